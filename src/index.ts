@@ -1,5 +1,5 @@
 /**
- * What an app needs to define lifecycles, run them, and own their documents. The engine's parts aren't exported.
+ * The main entry, for apps that define lifecycles, run them, and own their documents. The engine's parts aren't exported.
  *
  * @example
  * ```ts

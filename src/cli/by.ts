@@ -6,13 +6,13 @@ import { UsageError } from '../operations/index.js'
 import { AUDIT_COLLECTION, type AuditOptions, type Logger } from '../phases/index.js'
 import { addSettingOptions } from './setting-options.js'
 
-/** Who does it, for the record. */
+/** Adds `--by`, the author for the record. */
 export function byOption(command: Command): Command {
   command.option('--by <name>', 'who is doing this, for the record (default: your user name)')
   return addSettingOptions(command, ['auditFor'])
 }
 
-/** Who does it and why, for the audit. */
+/** Adds `--by` and `--why`, the author and the reason for the audit. */
 export const byAndWhy = (command: Command): Command => byOption(command).option('--why <text>', 'why, for the audit')
 
 export function byFrom({ by }: { readonly by?: string }): string {
@@ -28,7 +28,7 @@ const LONGEST_BY = 200
 const LONGEST_WHY = 500
 
 /**
- * Who runs a command and why, for its entries in the audit; undefined: its user has no rights on that, which is logged.
+ * The author of a command and the reason, for its entries in the audit; undefined if its user lacks the rights for that, which is logged.
  * @throws UsageError
  */
 export async function auditOf(

@@ -12,7 +12,7 @@ import type { Output } from './output.js'
 import { settingFlags } from './setting-options.js'
 import { openWith } from './workspace.js'
 
-/** What a command gets from its environment. */
+/** The environment of a command. */
 export interface CliContext {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
@@ -33,7 +33,7 @@ export interface Options {
   readonly kubeconfig?: string
 }
 
-/** The settings of a command and where its log lines go. */
+/** Reads the settings of a command, and creates its logger. */
 export async function settle(
   context: CliContext,
   options: Options,
@@ -44,18 +44,18 @@ export async function settle(
   return { settings, logger: lineLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
-/** What a command needs of its database. */
+/** The requirements of a command on its database. */
 interface Needs {
-  /** It only reads: no local database is started for it. */
+  /** True if it only reads: no local database is started for it. */
   readonly reads?: true
-  /** It works without any lifecycle. */
+  /** True if it works without any lifecycle. */
   readonly noLifecycles?: true
 }
 
 /**
- * Runs `ask` against the system that the command's settings name; the connection is closed at the end, whatever happens. The lifecycles are
+ * Runs `ask` against the system that the command's settings name; the connection is always closed at the end. The lifecycles are
  * those that replicas have registered in the database, or those of `--lifecycles`.
- * @throws NotFound where there are none, and they are needed
+ * @throws NotFound if there are no lifecycles, and they are needed
  */
 const withSystem =
   ({ reads, noLifecycles }: Needs) =>
@@ -66,7 +66,7 @@ const withSystem =
       own !== undefined
         ? await describedLifecycles(own, context.cwd)
         : ({ db, uri }: DatabaseConnection) => registeredLifecycles(db, redactUri(uri), { needed: !noLifecycles })
-    // A database that doesn't exist yet has no lifecycles: none is made to find that out.
+    // A database that doesn't exist yet has no lifecycles: it must not be created only to find that out.
     const isNew = own === undefined && !noLifecycles && !existsSync(resolve(context.cwd, settings.dataDir))
     const opening = { ...context, settings, logger, onlyJoin: reads || isNew }
     const { connection, lifecycles } = await openWith<Described & Partial<RegisteredModel>>(opening, factory)
@@ -85,11 +85,11 @@ const withSystem =
 const onlyNames = (lifecycle: string, phases: readonly string[]): string =>
   `${lifecycle}: of ${phases.join(', ')} only the name is known, as an older version of Phaselock registered it: documents that rest there are shown as due; a replica of this version tells more when it starts, and so does --lifecycles`
 
-/** For a command that works on documents. */
+/** Runs a command that works on documents. */
 export const onSystem = withSystem({})
-/** The same for one that only reads. */
+/** Runs a command that only reads documents. */
 export const lookAtSystem = withSystem({ reads: true })
-/** For a command that works on something else in the database. */
+/** Runs a command that works on other parts of the database. */
 export const onDatabase = withSystem({ noLifecycles: true })
-/** The same for one that only reads. */
+/** Runs a command that only reads other parts of the database. */
 export const lookAtDatabase = withSystem({ reads: true, noLifecycles: true })

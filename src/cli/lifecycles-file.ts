@@ -19,7 +19,7 @@ export type LifecyclesFactory<Lifecycle> = (context: Context) => Promise<readonl
 
 /**
  * The lifecycles that a module exports to be run.
- * @throws InvalidLifecyclesModule when it can't be found or exports something else; LifecyclesModuleFailed when the module
+ * @throws InvalidLifecyclesModule if it can't be found or exports something else; LifecyclesModuleFailed if the module
  *   itself throws, unless that error is one of Phaselock's own
  */
 export async function runnableLifecycles(module: string, cwd: string): Promise<LifecyclesFactory<RunnableLifecycle>> {
@@ -31,13 +31,13 @@ export async function runnableLifecycles(module: string, cwd: string): Promise<L
   }
 }
 
-/** What is known of a lifecycle without its handlers. */
+/** A lifecycle without its handlers. */
 export interface Described {
   readonly model: LifecycleModel
 }
 
 /**
- * All lifecycles that a module exports in any way, with handlers or without: by name, in arrays, by a default function of the database,
+ * All lifecycles that a module exports in any way, with or without handlers: by name, in arrays, by a default function of the database,
  * and those that Nest modules register (`forFeature`, `forRoot`). No Nest app is started.
  * @throws as {@link runnableLifecycles}
  */
@@ -67,7 +67,7 @@ async function load(module: string, cwd: string, expected: string): Promise<Reco
   return await theirs(module, () => import(url))
 }
 
-/** The module, or the function that it exports, may throw. Its own error is the cause, with its stack. */
+/** Runs the user's code: the module, or the function that it exports, may throw. Its own error is the cause, with its stack. */
 async function theirs<T>(module: string, run: () => T | Promise<T>): Promise<T> {
   try {
     return await run()
@@ -100,7 +100,7 @@ function locate(module: string, cwd: string, expected: string): string {
 
 const isDescribed = (value: unknown): value is Described => (value as Described | null)?.model?.phases instanceof Map
 
-/** As Nest's decorators leave it on a class; empty without Nest. */
+/** The metadata that Nest's decorators leave on a class; empty without Nest. */
 function nestMetadata(key: 'imports' | 'providers', type: unknown): readonly unknown[] {
   const { getMetadata } = Reflect as { getMetadata?: (key: string, type: unknown) => unknown }
   const found = typeof type === 'function' ? getMetadata?.(key, type) : undefined

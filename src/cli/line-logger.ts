@@ -9,20 +9,23 @@ export type LogLevel = keyof Logger | 'silent'
 export interface LineLoggerOptions {
   /** `json`: one object a line, for machines; `pretty`: for people. */
   readonly format: LogFormat
-  /** The least level that is written. */
+  /** The lowest level that is written. */
   readonly level: LogLevel
-  /** Where the lines go. Default: standard error, so that standard output is a command's own. */
+  /** The destination of the lines. Default: standard error, so that standard output has only the command's result. */
   readonly destination?: { write(line: string): unknown; readonly isTTY?: boolean } | undefined
 }
 
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 const COLOURS = { debug: 'dim', info: 'green', warn: 'yellow', error: 'red' } as const
-/** The most characters of one string in a line, and of a stack with its causes: writing it holds up the event loop. */
+/** The maximum number of characters of one string in a line, and of a stack with its causes: writing it holds up the event loop. */
 const MOST_CHARACTERS = 4_000
 const MOST_OF_STACK = 20_000
 const MOST_CAUSES = 8
 
-/** Writes one line for each call. Errors in fields keep type, message, stack, causes and what else they carry; ids are written as they are typed. */
+/**
+ * Writes one line for each call. Errors in fields keep their type, message, stack, causes and other fields; ids are written as users type
+ * them.
+ */
 export function lineLogger({ format, level: least, destination = process.stderr }: LineLoggerOptions): Logger {
   const isColoured = destination.isTTY === true && !process.env['NO_COLOR']
   const lineOf = format === 'json' ? jsonLine : (...line: LineParts) => prettyLine(isColoured, ...line)
@@ -44,7 +47,7 @@ function jsonLine(...[level, msg, fields]: LineParts): string {
   }
 }
 
-/** `12:00:01.234 WARN  a step failed  lifecycle=order id=o1`; of errors their type and messages here, and the stack below. */
+/** `12:00:01.234 WARN  a step failed  lifecycle=order id=o1`; errors are shown with type and messages here, and their stack below. */
 function prettyLine(isColoured: boolean, ...[level, message, fields]: LineParts): string {
   const dim = (text: string) => (isColoured ? styleText('dim', text, { validateStream: false }) : text)
   const name = level.toUpperCase().padEnd(5)
@@ -75,7 +78,7 @@ function plain(_key: string, value: unknown): unknown {
   return { type: value.name, message: messages(value), stack: stackOf(value), ...others }
 }
 
-/** An error and what caused it, the outermost first. */
+/** An error and its causes, the outermost first. */
 function chainOf(error: Error): Error[] {
   const chain = [error]
   for (let cause = error.cause; cause instanceof Error && chain.length < MOST_CAUSES; cause = cause.cause) {

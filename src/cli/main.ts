@@ -18,6 +18,6 @@ if (major < 22 || (major === 22 && minor < 19)) {
   const { runCli } = await import('./run.js')
   const code = await runCli(process.argv.slice(2))
   if (code !== 0) process.exitCode = code
-  // Everything of ours is closed by now: what a user's module may have left open must not keep the command alive.
+  // Everything of ours is closed here: resources that a user's module may have left open must not keep the command alive.
   setTimeout(() => process.exit(), 500).unref()
 }

@@ -4,11 +4,11 @@ import { BSON } from 'mongodb'
 import { isParked, isValid, withParts } from '../lock/index.js'
 
 /**
- * What commands print: results on standard output, errors on standard error. Nothing else writes to standard output,
- * so that a script reads the command's result alone; log lines go to standard error.
+ * The output of commands: results on standard output, errors on standard error. Nothing else writes to standard output,
+ * so that a script reads only the command's result; log lines go to standard error.
  */
 export class Output {
-  /** Nobody reads it any more. */
+  /** True once its reader is gone. */
   isClosed = false
 
   constructor(
@@ -22,7 +22,7 @@ export class Output {
     })
   }
 
-  /** On a terminal what `draw` prints takes the place of the frame before; else it is followed by an empty line. */
+  /** Prints what `draw` writes as a frame. On a terminal it replaces the frame before; elsewhere it is followed by an empty line. */
   async frame(draw: (output: Output) => Promise<void>, isFirst: boolean): Promise<void> {
     const drawn = new PassThrough({ encoding: 'utf8' })
     const text = consumers.text(drawn)
@@ -44,7 +44,7 @@ export class Output {
     this.out.write(`${relaxedJson(value)}\n`)
   }
 
-  /** Columns aligned for people. */
+  /** A table with columns aligned for people. */
   table(head: readonly string[], rows: readonly (readonly string[])[]): void {
     const shown = rows.map((row) => row.map((cell) => printable(cell).replaceAll('\n', '\\n')))
     const widths = head.map((name, i) => Math.max(name.length, ...shown.map((row) => narrow(row[i]))))
@@ -54,7 +54,7 @@ export class Output {
     }
   }
 
-  /** Text as it is, such as a help page. */
+  /** Text that is printed unchanged, such as a help page. */
   raw(text: string): void {
     this.out.write(text)
   }
@@ -65,11 +65,14 @@ export class Output {
   }
 }
 
-/** A cell that is wider stands out of its column instead of widening it: one odd value must not push all rows apart. */
+/** The widest cell that widens its column. A wider one stands out of it, because one odd value must not push all rows apart. */
 const WIDEST = 120
 const narrow = (cell = ''): number => (cell.length > WIDEST ? 0 : cell.length)
 
-/** Documents may hold anything: a character that would move a terminal's cursor, colour text or turn its direction, is shown as its code. */
+/**
+ * Text that is safe to print. Documents may hold anything: a character that would move a terminal's cursor, color text or turn its
+ * direction is shown as its code.
+ */
 const printable = (text: string): string =>
   text.replace(UNPRINTABLE, (character) => {
     const code = character.charCodeAt(0).toString(16)
@@ -78,7 +81,7 @@ const printable = (text: string): string =>
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about them
 const UNPRINTABLE = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
-/** A stored value as people read it: anybody may have put anything into a document. */
+/** A stored value for people: any client may have stored anything in a document. */
 export function valueText(value: unknown): string {
   if (typeof value === 'string') return value
   if (value instanceof Date && !isValid(value)) return 'a date outside the range of JavaScript'
@@ -89,7 +92,7 @@ export function valueText(value: unknown): string {
 
 const relaxedJson = (value: unknown): string => BSON.EJSON.stringify(withLongs(value), { relaxed: true })
 
-/** By itself relaxed Extended JSON rounds them. */
+/** Keeps large whole numbers, which relaxed Extended JSON would round. */
 const withLongs = (value: unknown): unknown =>
   withParts(value, (part) => {
     const isRounded = (typeof part === 'bigint' || BSON.Long.isLong(part)) && !Number.isSafeInteger(Number(part))

@@ -49,7 +49,7 @@ Give a document's _id as plain text, ObjectId("...") or Extended JSON. Settings:
 
 /**
  * The whole grammar of the command line.
- * @param quiet what is wrong with a command line is thrown only, not printed
+ * @param quiet errors of the command line are only thrown, not printed
  */
 export async function buildProgram(context: CliContext, quiet = false): Promise<Command> {
   const program = new Command('phaselock')
@@ -60,12 +60,12 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
     .addHelpText('after', EXIT_CODES)
     .exitOverride()
     .configureOutput({
-      // Help and errors go where everything else goes.
+      // Help and errors go to the same output as everything else.
       writeOut: (text) => context.output.raw(text),
       writeErr: (text) => {
         if (!quiet) context.output.problem(text)
       },
-      // What was probably meant is the last line: nothing comes after it.
+      // A suggestion is the last line: nothing comes after it.
       outputError: (text, write) => write(text.includes(MEANT) ? text : `${text}(see --help)\n`),
     })
     .hook('preAction', (_program, command) => refuseUnknownSubcommand(command))
@@ -103,15 +103,15 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerOrphans(program, context)
   registerDemo(program)
   registerCompletion(program, context)
-  // Their surplus arguments are refused below, in better words.
+  // Their surplus arguments are refused below, with a better message.
   for (const one of program.commands) if (one.commands.length > 0) one.allowExcessArguments()
   return program
 }
 
-/** How commander begins the line with what was probably meant. */
+/** The beginning of the line with commander's suggestion. */
 const MEANT = '(Did you mean '
 
-/** A command that has subcommands, and does something by itself too, would only count its arguments: `limits st`. */
+/** Refuses an unknown subcommand of a command that also works without one: commander would only count its arguments (`limits st`). */
 function refuseUnknownSubcommand(command: Command): void {
   const { args, commands, registeredArguments } = command
   const [unknown] = args.slice(registeredArguments.length)

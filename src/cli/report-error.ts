@@ -2,7 +2,7 @@ import { NotFound, OperationError, Refused, UsageError } from '../operations/ind
 import { CliError, EXIT, type ExitCode } from './errors.js'
 import type { Output } from './output.js'
 
-/** Errors whose message is all the reader needs, by name: a user's module may bring its own copy of Phaselock. */
+/** Usage errors whose message is enough for the reader, by name: a user's module may bring its own copy of Phaselock. */
 const USAGE = new Set([
   'InvalidDocument',
   'InvalidLockConfig',
@@ -14,7 +14,7 @@ const USAGE = new Set([
   'PodUnknown',
   'UnknownTimeZone',
 ])
-/** The others of that sort. */
+/** The other errors whose message is enough. */
 const FAILURES = new Set([
   'BadQueryPlan',
   'EngineStartFailed',
@@ -46,7 +46,7 @@ const FAILURES = new Set([
 /**
  * Prints an error and returns the exit code: known errors as their message, unknown ones with their stack.
  * @param json as one JSON object (--json)
- * @param stack with the stack, for known errors too (--log-level debug)
+ * @param stack with the stack, also for known errors (--log-level debug)
  */
 export function reportError(error: unknown, output: Output, json: boolean, stack: boolean): ExitCode {
   const code = exitCodeOf(error)
@@ -64,11 +64,11 @@ export function exitCodeOf(error: unknown): ExitCode {
   return isUsage ? EXIT.usage : EXIT.failure
 }
 
-/** Whether the message alone is all the reader needs. */
+/** True if the message alone is enough for the reader. */
 export function isKnown(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error instanceof CliError || error instanceof OperationError) return true
-  // The driver's errors name the server's answer; a stack inside the driver helps nobody.
+  // The driver's errors name the server's answer; a stack inside the driver is of no use.
   return USAGE.has(error.name) || FAILURES.has(error.name) || error.name.startsWith('Mongo')
 }
 

@@ -44,7 +44,7 @@ export function addSettingOptions(command: Command, keys: readonly SettingKey[])
   return command
 }
 
-/** The flags of settings that were given to a command. */
+/** The given flags of a command's settings. */
 export function settingFlags(options: Readonly<Record<string, unknown>>): Flags {
   return Object.fromEntries(SETTINGS.map(({ key }) => [key, options[key] as string | undefined]))
 }

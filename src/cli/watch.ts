@@ -5,7 +5,7 @@ import type { Output } from './output.js'
 const EVERY_MS = 1_000
 
 /**
- * Shows what a command has found, once; with `--watch` again and again until Ctrl-C or until nobody reads it any more. On a terminal each
+ * Shows the findings of a command, once; with `--watch` again and again until Ctrl-C or until its reader is gone. On a terminal each
  * time replaces the one before; elsewhere they follow one another, and `--json` prints one value on one line each time.
  */
 export async function watching(

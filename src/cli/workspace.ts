@@ -19,18 +19,21 @@ export interface WorkspaceOptions {
   readonly cwd: string
   readonly env: NodeJS.ProcessEnv
   readonly logger: Logger
-  /** Start no local database: use one that is already running. */
+  /** If true, starts no local database: uses one that is already running. */
   readonly onlyJoin?: boolean | undefined
 }
 
-/** For a replica: the lifecycles of the module that `--lifecycles` names. @throws UsageError where none is named, before anything is opened */
+/**
+ * Opens the workspace of a replica, with the lifecycles of the module that `--lifecycles` names. @throws UsageError if no module is named,
+ * before anything is opened
+ */
 export async function openWorkspace(options: WorkspaceOptions): Promise<Workspace> {
   const module = requireLifecycles(options.settings)
   return await openWith(options, await runnableLifecycles(module, options.cwd))
 }
 
 /**
- * The module whose lifecycles a replica runs. None is built in: a replica registers what it runs in the user's database.
+ * The module whose lifecycles a replica runs. None is built in: a replica registers its lifecycles in the user's database.
  * @throws UsageError
  */
 export function requireLifecycles({ lifecycles }: Settings): string {

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
-/** What the web server needs. */
+/** The packages that the web server needs. */
 export const HTTP_PACKAGES: readonly string[] = [
   '@nestjs/common',
   '@nestjs/core',
@@ -13,13 +13,13 @@ export const HTTP_PACKAGES: readonly string[] = [
   'rxjs',
 ]
 
-/** Packages that are loaded only where they are used, and aren't installed. */
+/** Packages that are loaded only on demand, and aren't installed. */
 export class MissingPackage extends Error {
   override readonly name = 'MissingPackage'
   constructor(
-    /** What needs them. */
+    /** The feature that needs them. */
     readonly feature: string,
-    /** Their names, as `npm install` takes them. */
+    /** Their names, as arguments of `npm install`. */
     readonly packages: readonly string[],
   ) {
     super(`${feature} needs ${packages.join(', ')}, not installed here; run: npm install ${packages.join(' ')}`)
@@ -34,6 +34,6 @@ export function requirePackages(feature: string, packages: readonly string[], is
 
 const here = createRequire(import.meta.url)
 
-/** Looks for its folder, as resolving its package.json fails where a package doesn't export it. */
+/** Looks for the package's folder, because resolving its package.json fails if the package doesn't export it. */
 const isInstalled = (name: string): boolean =>
   (here.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name, 'package.json')))

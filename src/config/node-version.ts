@@ -1,11 +1,11 @@
-/** The oldest Node.js that works, as `engines` in package.json says. */
+/** The oldest Node.js that works, matching `engines` in package.json. */
 const OLDEST = [22, 19] as const
 
-/** This Node.js is older than the oldest one that works; without this check it would fail later, and somewhere else. */
+/** This Node.js is older than the oldest one that works; without this check it would fail later, and elsewhere. */
 export class UnsupportedNode extends Error {
   override readonly name = 'UnsupportedNode'
   constructor(
-    /** The one that runs, as `process.versions.node` has it. */
+    /** The running version, from `process.versions.node`. */
     readonly version: string,
   ) {
     super(`expected Node.js ${OLDEST.join('.')} or later, got ${version}; install a newer one (https://nodejs.org)`)

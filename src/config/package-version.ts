@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 
 let version: Promise<string> | undefined
 
-/** The version of this package. Rejects where it was bundled, and lies beside no package.json of its own. */
+/** The version of this package. Rejects if the package was bundled, and lies beside no package.json of its own. */
 export const packageVersion = (): Promise<string> => {
   version ??= read()
   return version

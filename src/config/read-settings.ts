@@ -3,7 +3,7 @@ import { NO_SETTINGS, SETTINGS, type SettingKey, type Settings, settingsSchema }
 
 const PREFIX = 'PHASELOCK_'
 
-/** Settings that can't be used. Lists every problem, each with what was expected, what was given and what to do. */
+/** Settings that can't be used. Lists every problem, each with the expected value, the given one and the remedy. */
 export class InvalidSettings extends Error {
   override readonly name = 'InvalidSettings'
   constructor(readonly problems: readonly string[]) {
@@ -20,7 +20,7 @@ type Environment = Readonly<Record<string, string | undefined>>
 export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
 
 /**
- * The settings from flags and environment: a flag wins over its variable, an empty variable counts as not set.
+ * Reads the settings from flags and environment: a flag wins over its variable, an empty variable counts as not set.
  * @throws InvalidSettings with every problem: unknown `PHASELOCK_*` variables and values that can't be used
  */
 export function readSettings(env: Environment, flags: Flags = {}): Settings {
@@ -43,7 +43,7 @@ export function readSettings(env: Environment, flags: Flags = {}): Settings {
 }
 
 /**
- * The settings that an environment names, checked and without the defaults of the others.
+ * Reads the settings that an environment names, checked and without the defaults of the others.
  * @throws InvalidSettings as {@link readSettings}
  */
 export function settingsIn(env: Environment): Partial<Settings> {
@@ -70,9 +70,9 @@ function unknownVariables(env: Environment): string[] {
 }
 
 /**
- * Kubernetes gives each pod variables for every Service of its namespace: a Service named `phaselock` or `phaselock-http` brings
- * PHASELOCK_SERVICE_HOST, PHASELOCK_SERVICE_PORT_HTTP, PHASELOCK_PORT=tcp://10.0.0.7:8080, PHASELOCK_PORT_8080_TCP_ADDR,
- * PHASELOCK_HTTP_PORT=tcp://... These are never settings, and must not be refused as unknown ones.
+ * Recognizes a variable of Kubernetes, which gives each pod variables for every Service of its namespace. A Service named `phaselock` or
+ * `phaselock-http` brings PHASELOCK_SERVICE_HOST, PHASELOCK_SERVICE_PORT_HTTP, PHASELOCK_PORT=tcp://10.0.0.7:8080,
+ * PHASELOCK_PORT_8080_TCP_ADDR, PHASELOCK_HTTP_PORT=tcp://... These are never settings, and must not be refused as unknown ones.
  */
 function isKubernetesVariable(name: string, value: string): boolean {
   if (/_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$/.test(name)) return true

@@ -1,24 +1,24 @@
 import { availableParallelism } from 'node:os'
 import { COLLECTION_NAME, processOptions, t } from '../options/index.js'
 
-/** What a person reads about a setting. */
+/** The description of a setting for users. */
 interface SettingText {
   /** Its variable. Default: `PHASELOCK_` and its key, such as PHASELOCK_DATA_DIR. */
   readonly variable?: string
-  /** What the flag's value is called in `--help`. */
+  /** The name of the flag's value in `--help`. */
   readonly value: string
   readonly meaning: string
   /** The unit or form of the value. */
   readonly unit: string
-  /** Its default, as text for people. */
+  /** The default in words. */
   readonly fallback: string
-  /** Values with a meaning of their own. */
+  /** Values with a special meaning. */
   readonly special?: string
   /** The options of `PhaselockModule.forRoot` that win over it in a Nest app. Absent: only the command line uses it. */
   readonly options?: readonly string[]
 }
 
-/** Variables that have the prefix of settings and aren't any: those of the project's own tests, and of the embedded engine's process. */
+/** Variables with the prefix of settings that aren't settings: those of the project's own tests, and of the embedded engine's process. */
 export const NO_SETTINGS = /^PHASELOCK_(TEST_.*|BLAST_RUNS|BLAST_SEED|EMBEDDED_MODULE)$/
 
 const texts = new Map<t.Type, SettingText>()
@@ -39,8 +39,8 @@ const workers = t.prepared(
 const collection = t.matching("a collection's name without $", COLLECTION_NAME)
 
 /**
- * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle (lockTimeout,
- * concurrency, ...) is declared with the lifecycle. Values come as strings, from a flag or the environment.
+ * Every setting of a process: its database, its identity, its work, its log. The settings of a lifecycle (lockTimeout,
+ * concurrency, ...) are declared with the lifecycle. Values come as strings, from a flag or the environment.
  */
 export const settingsSchema = t.object({
   uri: about(t.optional(filled('a connection string such as mongodb://host:27017/database')), {
@@ -284,14 +284,14 @@ export interface SettingInfo extends SettingText {
   readonly flag: string
 }
 
-/** Each setting with what a person reads about it, in the order of the documentation. */
+/** Each setting with its description, in the order of the documentation. */
 export const SETTINGS: readonly SettingInfo[] = Object.entries(settingsSchema.fields).map(([key, type]) => {
   const flag = key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   const variable = `PHASELOCK_${flag.replaceAll('-', '_').toUpperCase()}`
   return { key: key as SettingKey, flag, variable, ...texts.get(type)! }
 })
 
-/** What of them `new Replica` takes, as its options; what isn't given is undefined. */
+/** The settings that `new Replica` accepts, as its options; those that aren't given are undefined. */
 export const optionsOfReplica = (settings: Partial<Settings>) =>
   ({
     name: settings.name,
@@ -307,5 +307,5 @@ export const optionsOfReplica = (settings: Partial<Settings>) =>
     tickEvery: inMs(settings.tickEvery),
   }) as const
 
-/** A duration as options take it. */
+/** A duration in the form that options accept. */
 export const inMs = (ms: number | undefined): `${number}ms` | undefined => (ms === undefined ? undefined : `${ms}ms`)

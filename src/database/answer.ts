@@ -1,6 +1,6 @@
 import { type AbstractCursor, type Collection, type Db, type Document, MongoNetworkTimeoutError } from 'mongodb'
 
-/** How long a command may take on a client that sets no limit of its own. */
+/** The time limit of a command on a client that sets none of its own. */
 const LONGEST_MS = 10_000
 /** Added so that the driver's own limit applies first wherever it works. */
 const SLACK_MS = 500
@@ -12,9 +12,9 @@ const WRITES = ['updateOne', 'updateMany', 'findOneAndUpdate', 'deleteMany', 'bu
 const limits = new WeakMap<object, Map<string, number>>()
 
 /**
- * From now on no command on this database's client takes much longer than a third of this lockTimeout. Needed where the lockTimeout in
- * force is shorter than the one the client was made for, as the driver's own limits can't change.
- * @param lockTimeoutMs undefined: the lifecycle has no such limit any more
+ * Limits every command on this database's client to about a third of this lockTimeout, from now on. Needed where the lockTimeout in
+ * force is shorter than the one the client was made for, because the driver's own limits can't change.
+ * @param lockTimeoutMs undefined: the lifecycle no longer has such a limit
  */
 export function limitCommands({ client }: Db, lifecycle: string, lockTimeoutMs: number | undefined): void {
   if (!client) return // from another driver, which doesn't expose it
@@ -23,7 +23,7 @@ export function limitCommands({ client }: Db, lifecycle: string, lockTimeoutMs: 
   else limits.set(client, known.set(lifecycle, Math.floor(lockTimeoutMs / 3)))
 }
 
-/** A command that was given up: whether it was executed is unknown. */
+/** A command that was given up: it may or may not have been executed. */
 export class NoAnswer extends MongoNetworkTimeoutError {
   override get name(): string {
     return 'NoAnswer'
@@ -35,10 +35,11 @@ export class NoAnswer extends MongoNetworkTimeoutError {
 
 /**
  * Makes every command of this collection object end. The driver has a limit for each of its waits but one: a command written to a
- * connection at the very moment the other side closes it waits forever for its socket to drain (driver 7.9: `writeCommand`). Some restarts
- * of a server under load leave one such command, and a replica would never tick again, or would hold and renew a document forever.
+ * connection at the very moment the other side closes it waits forever for its socket to drain (driver 7.9: `writeCommand`). Some
+ * restarts of a server under load leave one such command. The replica would never tick again, or would hold and renew a document
+ * forever.
  * @param client its client, for {@link limitCommands}
- * @param before what a command waits for first, within its time; undefined: nothing
+ * @param before what a command awaits first, within its time; undefined: nothing
  * @returns the same object
  */
 export function alwaysAnswering<T extends Document>(
@@ -72,8 +73,8 @@ function withBoundedRead(cursor: AbstractCursor, withinMs: () => number): Abstra
 }
 
 /**
- * The same for what isn't a command of a collection object: `createCollection`, `drop`, or the next entry of a tailable cursor,
- * which takes up to its `maxAwaitTimeMS` by itself.
+ * Limits the time of what isn't a command of a collection object: `createCollection`, `drop`, or the next entry of a tailable
+ * cursor, which takes up to its `maxAwaitTimeMS` on its own.
  * @throws NoAnswer
  */
 export function answered<T>(work: Promise<T>, withinMs: number = LONGEST_MS + SLACK_MS): Promise<T> {

@@ -18,7 +18,7 @@ const DEFAULT_LOCK_TIMEOUT = '30s'
 export const DEFAULT_DATABASE = 'phaselock'
 export const DEFAULT_DATA_DIR = '.phaselock'
 
-/** What `connectDatabase` takes; all of it may be left out. */
+/** The options of `connectDatabase`; all of them are optional. */
 export interface ConnectOptions {
   /** A connection string; wins over MONGODB_URI. Empty counts as not given. */
   uri?: string | undefined
@@ -30,7 +30,7 @@ export interface ConnectOptions {
   env?: NodeJS.ProcessEnv | undefined
   /** Receives messages for people about what happens. Default: standard error. */
   log?: Log | undefined
-  /** How long a server of a URI may take to answer; a third of the lock timeout unless given. */
+  /** The time that a server of a URI may take to answer; a third of the lock timeout unless given. */
   timeout?: Duration | undefined
   /** The shortest lock timeout that the client will serve, 30s unless given: each wait of the driver ends within a third of it. */
   lockTimeout?: Duration | undefined
@@ -58,8 +58,9 @@ const connectOptions = t.object({
 const NAMES = { internal: ['firstStartBytes'], renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' } }
 
 /**
- * Where a database came from: `uri`, a connection string; else it is a local one, run by `system-mongod` (MONGOMS_SYSTEM_BINARY or the PATH),
- * `cached-mongod` (an earlier download), `embedded` (the alpha engine) or `download` (a mongod that was downloaded just now).
+ * The origin of a database: `uri`, a connection string; else it is a local one, run by `system-mongod` (MONGOMS_SYSTEM_BINARY or
+ * the PATH), `cached-mongod` (an earlier download), `embedded` (the alpha engine) or `download` (a mongod that was downloaded just
+ * now).
  */
 export type DatabaseSource = 'uri' | LocalSource
 
@@ -71,18 +72,19 @@ export interface DatabaseConnection {
   db: Db
   /** The connection string as it works for any other client. It may hold a password: print `redactUri(uri)`. */
   uri: string
-  /** For messages: whether this is a server of yours or a local database. */
+  /** A server of yours or a local database, for messages. */
   source: DatabaseSource
-  /** Where the data of a local database is. */
+  /** The data folder of a local database. */
   dataPath?: string
   /** Closes the client and those of `renewalClient` and `doorbellClient`; a local database ends with its last user. */
   close(): Promise<void>
 }
 
 /**
- * The one way to a database: the URI (option, then MONGODB_URI); without one, for development, the local database that
- * `phaselock-local-database` runs, where that package is installed: never in a pod, and never with NODE_ENV=production.
- * A local database belongs to its `dataDir`: everyone who connects to the same folder at the same time shares one.
+ * Connects to a database, the one way to it. It uses the URI (option, then MONGODB_URI). Without one, for development, it uses the
+ * local database that `phaselock-local-database` runs, where that package is installed: never in a pod, and never with
+ * NODE_ENV=production. A local database belongs to its `dataDir`: all processes that connect to the same folder at the same time
+ * share one.
  * @throws InvalidMongoUri the connection string can't be read
  * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeout`, or refuses
  * @throws NoDatabase no URI was given, and there is no local database
@@ -163,7 +165,8 @@ const openClient = (uri: string, { lockTimeout, timeout }: ConnectOptions): Prom
 const companions = new WeakMap<MongoClient, MongoClient[]>()
 
 /**
- * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It closes with `connection`.
+ * Opens a separate client with one connection, for the renewal of leases: a full pool must never cost a lease. It closes with
+ * `connection`.
  * @throws DatabaseUnreachable; InvalidOptions
  */
 export async function renewalClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {
@@ -171,7 +174,8 @@ export async function renewalClient(connection: Opened, lockTimeout?: Duration):
 }
 
 /**
- * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It closes with `connection`.
+ * Opens a separate client on which a replica listens to the doorbell: its answers may take half a minute. It closes with
+ * `connection`.
  * @throws DatabaseUnreachable; InvalidOptions
  */
 export async function doorbellClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {

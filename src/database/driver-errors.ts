@@ -11,7 +11,7 @@ export function isA(error: unknown, name: string): boolean {
   return false
 }
 
-/** Whether the server answered with an error: with one of these codes, if any are given. */
+/** True if the server answered with an error: with one of these codes, if any are given. */
 export const isServerError = (error: unknown, ...codes: readonly number[]): error is MongoServerError =>
   isA(error, 'MongoServerError') && (codes.length === 0 || codes.includes(Number((error as MongoServerError).code)))
 export const isNetworkError = (error: unknown): error is MongoNetworkError => isA(error, 'MongoNetworkError')
@@ -19,14 +19,17 @@ export const isBulkWriteError = (error: unknown): error is MongoBulkWriteError =
 
 const DUPLICATE_KEY = 11000
 
-/** Whether the server refused a write, or one of a bulk, as a unique index has such a key already. By its code: an app may bring another copy of the driver. */
+/**
+ * True if the server refused a write, or one of a bulk, because a unique index has such a key already. It goes by the code: an app
+ * may bring another copy of the driver.
+ */
 export const isDuplicateKey = (error: unknown): boolean =>
   (error as { readonly code?: unknown } | null | undefined)?.code === DUPLICATE_KEY
 
-/** What a server answers while no member is primary: NotWritablePrimary, NotPrimaryNoSecondaryOk, and those of a change of state. */
+/** The codes of a server's answers while no member is primary: NotWritablePrimary, NotPrimaryNoSecondaryOk, and those of a change of state. */
 const NO_PRIMARY: readonly unknown[] = [91, 189, 10_107, 11_600, 11_602, 13_435, 13_436]
 
-/** Whether a command failed because the server didn't answer it, or couldn't be reached, or because no member is primary just now. */
+/** True if a command failed because the server didn't answer it, couldn't be reached, or no member is primary just now. */
 export function isOutage(error: unknown): boolean {
   const { name = '', code } = (error ?? {}) as { readonly name?: string; readonly code?: unknown }
   return (

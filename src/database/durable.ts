@@ -8,7 +8,7 @@ const BY_MAJORITY = new WriteConcern('majority', undefined, true)
  */
 const BY_JOURNAL = new WriteConcern(1, undefined, true)
 
-/** What the driver has learned of a client's servers from their `hello`. Its types leave it out. */
+/** The driver's knowledge of a client's servers from their `hello`. Its types leave it out. */
 interface Described {
   readonly topology?: { readonly description?: { readonly servers: ReadonlyMap<string, { readonly type: string }> } }
 }

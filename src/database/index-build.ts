@@ -22,8 +22,9 @@ export interface IndexBuild {
 }
 
 /**
- * Creates an index where it is missing, however long that takes within an hour. If several replicas ask for it at once, one starts the
- * build and the others wait for it. If the connection ends meanwhile it asks again: the server goes on building, or starts over.
+ * Creates an index where it is missing, however long that takes within an hour. If several replicas ask for it at the same time,
+ * one starts the build and the others wait for it. If the connection ends during the build, it asks again: the server goes on
+ * building, or starts over.
  * @throws NotEnoughSpace; whatever else the server refuses it with; MongoNetworkError when an hour was not enough
  */
 export async function buildIndex(

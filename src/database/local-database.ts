@@ -3,15 +3,15 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type Attempt, NoDatabase } from './no-database.js'
 
-/** For development, a package of its own: no part of it is loaded where a server is named. */
+/** The local database's package, for development and installed separately: no part of it is loaded where a server is named. */
 const PACKAGE = 'phaselock-local-database'
 
 export type Log = (message: string, fields?: object) => void
 
-/** How a local database's server was found: on PATH, in mongodb-memory-server's cache, the embedded engine, or downloaded. */
+/** The origin of a local database's server: on PATH, in mongodb-memory-server's cache, the embedded engine, or downloaded. */
 export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
 
-/** A server on 127.0.0.1. It runs as long as anybody uses it. */
+/** A server on 127.0.0.1. It runs as long as any process uses it. */
 export interface LocalDatabase {
   readonly port: number
   readonly source: LocalSource
@@ -29,9 +29,9 @@ export interface LocalDatabaseOptions {
   readonly firstStartBytes?: number | undefined
 }
 
-/** What is used of the package. The package's own types would be missing where it isn't installed. */
+/** The part of the package that is used. The package's own types would be missing where it isn't installed. */
 export interface LocalDatabasePackage {
-  /** Joins or starts one; returns what was tried when none starts. */
+  /** Joins or starts one; if none starts, returns what was tried. */
   openLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase | { readonly tried: readonly Attempt[] }>
   /** Joins a running one; starts and creates nothing. */
   joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined>
@@ -40,7 +40,7 @@ export interface LocalDatabasePackage {
 export const ALPHA_NOTICE = 'alpha engine, for development only'
 
 /**
- * The local database of a folder.
+ * Opens the local database of a folder.
  * @param onlyJoin only one that is already running
  * @throws NoDatabase; what the package throws
  */
@@ -90,7 +90,7 @@ function noneRuns(dataDir: string): never {
   ])
 }
 
-/** Looked for next to Phaselock, then from the user's folder. */
+/** Loads the package, looking for it next to Phaselock, then from the user's folder. */
 async function loadPackage(): Promise<LocalDatabasePackage | undefined> {
   const name: string = PACKAGE // so that no compiler or bundler complains that it is missing
   try {

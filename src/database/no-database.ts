@@ -1,17 +1,17 @@
-/** A server that was tried, and what it reported. */
+/** A server that was tried, and its message. */
 export interface Attempt {
-  /** What was tried, for people: 'mongod on PATH'. */
+  /** A name for people: 'mongod on PATH'. */
   readonly name: string
-  /** Why it couldn't be used: its own message. */
+  /** The reason that it couldn't be used: its own message. */
   readonly said: string
 }
 
-/** MONGODB_URI is missing, and there is no local database to use instead. Says why, and what to do. */
+/** MONGODB_URI is missing, and there is no local database to use instead. The message has the reason and the ways out. */
 export class NoDatabase extends Error {
   override readonly name = 'NoDatabase'
   constructor(
     why: string,
-    /** What to do instead of setting MONGODB_URI. */
+    /** The ways out other than setting MONGODB_URI. */
     otherWaysOut: readonly string[] = [],
     /** The servers that were tried, and what each reported. */
     readonly tried: readonly Attempt[] = [],

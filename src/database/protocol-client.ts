@@ -3,7 +3,7 @@ import { type Db, type DbOptions, MongoClient, type MongoClientOptions, MongoNet
 import { durableOn } from './durable.js'
 
 type Socket = { readonly closed: boolean; once(event: 'close', listener: () => void): unknown }
-/** What is needed of the driver's own connection class. */
+/** The part of the driver's own connection class that is needed here. */
 type Connection = {
   readonly socket: Socket
   readonly error: Error | null
@@ -14,11 +14,10 @@ type ConnectionClass = new (socket: Socket, options: unknown) => Connection
 const connectionType = endingConnection()
 
 /**
- * The driver's client, over connections whose commands end when they do. The driver (7.9) waits forever for a destroyed socket to drain if
- * a command is written between the socket's end and its `close` event. Heartbeats and handshakes are such commands too: a client whose
- * heartbeat hangs never finds its server again, and a pool of one connection whose command hangs has none left, long after the server is
- * back.
- * Autoencrypting clients keep the driver's own connections.
+ * The driver's client, over connections whose commands end when they do. The driver (7.9) waits forever for a destroyed socket to
+ * drain if a command is written between the socket's end and its `close` event. Heartbeats and handshakes are such commands too. A
+ * client whose heartbeat hangs never finds its server again. A pool of one connection whose command hangs has no connection left,
+ * long after the server is back. Autoencrypting clients keep the driver's own connections.
  */
 export function protocolClient(uri: string, options: MongoClientOptions): MongoClient {
   return new ProtocolClient(uri, { ...options, ...(connectionType && { connectionType }) })
@@ -32,8 +31,9 @@ class ProtocolClient extends MongoClient {
 }
 
 /**
- * `connectionType` is an option that the driver's types leave out, and the class to derive from is in no public module: where another
- * driver version lacks either, or the driver was bundled, connections are the driver's own.
+ * A connection class that ends its commands, if the driver allows one. `connectionType` is an option that the driver's types leave
+ * out, and the class to derive from is in no public module. Where another driver version lacks either, or the driver was bundled,
+ * connections are the driver's own.
  */
 function endingConnection(): ConnectionClass | undefined {
   const Base = driversConnection()
@@ -55,7 +55,7 @@ function endingConnection(): ConnectionClass | undefined {
       })
     }
 
-    /** The driver's own error, if it noticed first: that tells whether it was a timeout. */
+    /** The driver's own error, if it noticed first: that one distinguishes a timeout. */
     private reason(): Error {
       return this.error ?? new MongoNetworkError('the connection closed while a command was written')
     }

@@ -6,20 +6,18 @@ import { durableOn, firstContact } from './durable.js'
 /** The lock timeout that a client is prepared for unless another is given. */
 export const DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
-/** How long a connection or a heartbeat may take; how often a heartbeat is sent. See docs/operations-outages.md. */
+/** The time that a connection or a heartbeat may take, and the interval of heartbeats. See docs/operations-outages.md. */
 const HEARTBEAT_MS = 2_000
 /** The driver accepts no shorter one. */
 const LEAST_HEARTBEAT_MS = 500
 
 /**
- * Settings of a client that claims and records (lock protocol, point 11): every wait of the driver ends within a third of `lockTimeoutMs`,
- * so that a replica learns of a dead server while it still has its leases. 30 s -> 10 s, 3 s -> 1 s.
- * A network that swallows everything is detected by heartbeats, not by slow commands: after 4 s at most the old connections are given up,
- * and 2 s after it has come back there are new ones.
- * Until the server is known, writes wait for a majority (see durable.ts); reads come from the primary. The driver resends a write only
- * where the server can tell a resend from a second write.
- * A tailable awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a client of its
- * own.
+ * Settings of a client that claims and records (lock protocol, point 11): every wait of the driver ends within a third of
+ * `lockTimeoutMs`, so that a replica learns of a dead server while it still has its leases. 30 s -> 10 s, 3 s -> 1 s. A network
+ * that swallows everything is detected by heartbeats, not by slow commands: after 4 s at most the old connections are given up, and
+ * new ones exist 2 s after it has come back. Until the server is known, writes wait for a majority (see durable.ts); reads come
+ * from the primary. The driver resends a write only where the server can distinguish a resend from a second write. A tailable
+ * awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a separate client.
  */
 export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions {
   const limit = Math.max(1, Math.floor(lockTimeoutMs / 3))
@@ -37,30 +35,30 @@ export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions
   }
 }
 
-/** How long the server may hold a listener's `getMore` while nothing happens: an idle listener sends two commands a minute. */
+/** The time that the server may hold a listener's `getMore` while nothing happens: an idle listener sends two commands a minute. */
 const AWAIT_MS = 30_000
-/** What a socket needs beyond that to tell a slow answer from none. */
+/** The time that a socket needs beyond that to distinguish a slow answer from no answer. */
 const AWAIT_SLACK_MS = 10_000
 
 /**
- * What a listener's client sets besides the protocol's options: its answers may take half a minute, and that is no outage. A network that
- * swallows everything is still detected by heartbeats. Each listener keeps one connection, and briefly takes another to end what waits on
- * it: the pool has no limit of its own, as an app may listen in several databases.
+ * The settings of a listener's client besides the protocol's options: its answers may take half a minute, and that is no outage. A
+ * network that swallows everything is still detected by heartbeats. Each listener keeps one connection, and briefly takes another
+ * to end a wait on it. The pool has no limit of its own, because an app may listen in several databases.
  */
 export const LISTENING = { socketTimeoutMS: AWAIT_MS + AWAIT_SLACK_MS, minPoolSize: 0 } as const
 
-/** How long a `getMore` may wait on this database's client: 8 s on one that wasn't made for it and has a socket timeout of 10 s. */
+/** The time that a `getMore` may wait on this database's client: 8 s on one that wasn't made for it and has a socket timeout of 10 s. */
 export function awaitMsOf(db: Db): number {
   const socketMs = db.client?.options?.socketTimeoutMS || LISTENING.socketTimeoutMS
   return Math.min(AWAIT_MS, Math.floor(socketMs * 0.8))
 }
 
 /**
- * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
- * read concern is `local`; what a decision rests on passes `majority` with the command (docs/replica-sets.md).
- * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
- * Numbers are read as numbers (`OWN_READING`); `ownersNumbers` says how the database reads them by itself.
- * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
+ * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client
+ * say. The read concern is `local`; a read on which a decision rests passes `majority` with the command (docs/replica-sets.md).
+ * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch. Numbers
+ * are read as numbers (`OWN_READING`); `ownersNumbers` has the database's own setting. Each of its commands (and `toArray`) ends,
+ * at the latest with NoAnswer well after the client's socket timeout.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
   const options = { readPreference: 'primary', readConcern: { level: 'local' }, enableUtf8Validation: false } as const
@@ -74,5 +72,5 @@ export function protocolCollection<T extends Document>(db: Db, name: string): Co
 
 const owners = new WeakMap<object, OwnersNumbers>()
 
-/** How the owner of a protocol collection's database wants numbers; undefined: as Phaselock reads them. */
+/** The number format that the owner of a protocol collection's database wants; undefined: the one that Phaselock reads. */
 export const ownersNumbers = (collection: object): OwnersNumbers | undefined => owners.get(collection)

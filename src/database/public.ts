@@ -1,5 +1,5 @@
 /**
- * The connection. What the lock protocol asks of collections and commands isn't exported.
+ * The database connection. The lock protocol's requirements on collections and commands aren't exported.
  *
  * @example
  * ```ts

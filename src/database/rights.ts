@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { isServerError } from './driver-errors.js'
 
-/** What may be done with a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */
+/** The rights on a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */
 export interface Rights {
   /** The collection's name, without its database. */
   readonly collection: string
@@ -13,7 +13,7 @@ export interface Rights {
 export class MissingRights extends Error {
   override readonly name = 'MissingRights'
   constructor(
-    /** Who is logged in. */
+    /** The logged-in user. */
     readonly user: {
       /** The user's name. */
       readonly user: string
@@ -22,7 +22,7 @@ export class MissingRights extends Error {
     },
     /** The database in which the rights are missing. */
     readonly database: string,
-    /** What the user lacks, by collection; the message has the commands that grant it. */
+    /** The rights that the user lacks, by collection; the message has the commands that grant them. */
     readonly missing: readonly Rights[],
   ) {
     const privileges = missing.map(({ collection, actions }) => ({ resource: { db: database, collection }, actions }))
@@ -41,7 +41,7 @@ interface Privilege {
   readonly actions: readonly string[]
 }
 
-/** @returns for each list what is missing of it; undefined for nothing, and where nobody is logged in or the server doesn't tell */
+/** @returns for each list the rights missing of it; undefined if there are none, no user is logged in or the server doesn't report them */
 export async function missingRights(db: Db, ...lists: (readonly Rights[])[]): Promise<(MissingRights | undefined)[]> {
   const status = await db.command({ connectionStatus: 1, showPrivileges: true }).catch((error: unknown) => {
     if (isServerError(error)) return undefined

@@ -5,7 +5,7 @@ import { isServerError } from './driver-errors.js'
 export class NotMongoDB extends Error {
   override readonly name = 'NotMongoDB'
   constructor(
-    /** What it did otherwise, such as 'a query for dates finds a number'. */
+    /** The difference, such as 'a query for dates finds a number'. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
@@ -24,8 +24,8 @@ const NO_SUCH_INDEX = 'phaselock_no_such_index'
 const UNKNOWN_TO_SERVER: ReadonlySet<unknown> = new Set([2, 9, 59, 115, 238])
 
 /**
- * Tries on one document what the lock protocol rests on, and what a server that only speaks MongoDB's wire protocol may do otherwise
- * without an error. Leaves a field `probe` in it; several may do so at once.
+ * Tries on one document the features that the lock protocol rests on. A server that only speaks MongoDB's wire protocol may do
+ * these otherwise without an error. Leaves a field `probe` in the document; several callers may do so at the same time.
  * @throws NotMongoDB, and what the driver throws
  */
 export async function requireServerSemantics(collection: Entries, id: string): Promise<void> {

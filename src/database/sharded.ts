@@ -22,14 +22,17 @@ const NAMESPACE_NOT_FOUND = 26
 const UNAUTHORIZED = 13
 /** A shard's plans pass this stage in a sharded collection only: it drops what has migrated. */
 const SHARDED_ONLY = '"stage":"SHARDING_FILTER"'
-/** What reads whole documents: not needed where the index of `_id` has all fields of the shard key. */
+/** The stage that reads whole documents: not needed where the index of `_id` has all fields of the shard key. */
 const READS_DOCUMENTS = '"stage":"FETCH"'
 const BY_ID_INDEX = '"keyPattern":{"_id":1}'
 
 /** Namespaces that are sharded by `_id`, as far as this process has asked. */
 const sharded = new Set<string>()
 
-/** Whether a collection is spread over shards: then each of its documents has to be written by a command of its own. Known after {@link learnSharding}. */
+/**
+ * True if a collection is spread over shards: each of its documents then has to be written by a command of its own. Known after
+ * {@link learnSharding}.
+ */
 export const isSharded = (collection: Pick<Collection, 'namespace'>): boolean =>
   sharded.size > 0 && sharded.has(collection.namespace)
 
@@ -40,7 +43,7 @@ export interface Sharding {
 }
 
 /**
- * Finds out which of these collections are sharded, by the plan of a query, as `find` is the only right that this needs. One that isn't
+ * Finds out which of these collections are sharded, by the plan of a query, because that needs no right but `find`. One that isn't
  * there, or that this user may not read, counts as unsharded. Without a router (`mongos`) nothing is asked.
  * @throws what the driver throws
  */
@@ -59,13 +62,13 @@ export async function learnSharding(db: Db, names: readonly string[]): Promise<S
   return { byId, otherwise }
 }
 
-/** Of a query that the index of `_id` answers by itself, unless a shard has to read documents for fields of their shard key. */
+/** The plan of a query that the index of `_id` answers alone, unless a shard has to read documents for fields of their shard key. */
 async function planOf(db: Db, name: string): Promise<string> {
   const reading = { projection: { _id: 1 }, hint: { _id: 1 } } as const
   try {
     return JSON.stringify(await db.collection(name).find({}, reading).explain('queryPlanner'))
   } catch (error) {
-    // A router knows no database before its first collection. And what this user may not even read it won't write to.
+    // A router knows no database before its first collection. And a collection that this user may not read won't be written to.
     if (isServerError(error, NAMESPACE_NOT_FOUND) || isServerError(error, UNAUTHORIZED)) return ''
     throw error
   }

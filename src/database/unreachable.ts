@@ -1,4 +1,4 @@
-/** Why the server of a connection string can't be used. */
+/** The reason that the server of a connection string can't be used. */
 export type UnreachableReason = 'refused' | 'no-such-host' | 'authentication' | 'timeout' | 'other'
 
 const ADVICE: Record<UnreachableReason, string> = {
@@ -15,16 +15,16 @@ export class DatabaseUnreachable extends Error {
   constructor(
     /** The connection string with its password replaced. */
     readonly redactedUri: string,
-    /** Which kind of failure it was; `other`: `said` tells. */
+    /** The kind of failure; for `other` see `said`. */
     readonly reason: UnreachableReason,
-    /** What the driver said. */
+    /** The driver's message. */
     readonly said: string,
   ) {
     super(`expected a MongoDB server at ${redactedUri}, got: ${said}; ${ADVICE[reason]}`)
   }
 }
 
-/** What an error of the driver's connect means to a person. */
+/** The reason behind an error of the driver's connect, in a user's terms. */
 export function unreachableReason(error: Error & { code?: unknown }): UnreachableReason {
   const said = `${error.message} ${(error.cause as Error | undefined)?.message ?? ''}`
   if (error.code === 18 || /authentication failed|bad auth/i.test(said)) return 'authentication'

@@ -6,9 +6,9 @@ export class InvalidMongoUri extends Error {
   constructor(
     /** The connection string with its password replaced. */
     readonly redactedUri: string,
-    /** What is wrong with it, in the driver's words where these quote no secret. */
+    /** The reason, in the driver's words where these quote no secret. */
     readonly reason: string,
-    /** Where it came from: 'MONGODB_URI' or 'the uri option'. */
+    /** The source of the string: 'MONGODB_URI' or 'the uri option'. */
     readonly origin: string,
   ) {
     super(
@@ -26,7 +26,7 @@ export function redactUri(uri: string): string {
   )
 }
 
-/** From the first ':' after the scheme up to the last '@': a password with an unescaped '@' or '/' is hidden as a whole. */
+/** Hides the password, from the first ':' after the scheme up to the last '@': one with an unescaped '@' or '/' is hidden as a whole. */
 function redactPassword(uri: string): string {
   const scheme = /^[a-z0-9+.-]*:\/\//i.exec(uri)?.[0] ?? ''
   const rest = uri.slice(scheme.length)

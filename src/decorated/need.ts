@@ -1,25 +1,25 @@
 import { note, noted } from './noted.js'
 
-/** What methods with a Phaselock decorator need in their Nest app: on their own they do nothing. */
+/** A requirement of methods with a Phaselock decorator on their Nest app: on their own they do nothing. */
 export class Need {
   private readonly met = new WeakSet<object>()
-  /** Prototypes of the classes that were warned of. */
+  /** Prototypes of the classes that a warning was issued for. */
   private readonly warned = new WeakSet<object>()
 
   constructor(
     readonly about: {
-      /** `@Scheduled`. */
+      /** The decorator: `@Scheduled`. */
       readonly decorator: string
-      /** What an app that has them imports, and from where. */
+      /** The module that an app with such methods imports, and its package. */
       readonly module: string
-      /** What happens without it: `never runs`. */
+      /** The consequence without it: `never runs`. */
       readonly without: string
-      /** A provider that the module brings; without one, a missing module can't be detected before instances are made. */
+      /** A provider of the module; without it, a missing module can't be detected before instances are created. */
       readonly token?: symbol
     },
   ) {}
 
-  /** Records that the app has what the instance needs, or leaves its methods to other processes. */
+  /** Records that the app meets the need of the instance, or leaves its methods to other processes. */
   meet(instance: unknown): void {
     // A test may replace a class with anything, even nothing.
     if (typeof instance === 'object' && instance !== null) this.met.add(instance)
@@ -29,7 +29,7 @@ export class Need {
     return this.met.has(instance)
   }
 
-  /** Whether it is the first instance of its class that is asked about. */
+  /** Returns true for the first instance of its class that it is called for. */
   isFirst(instance: object): boolean {
     const type = Object.getPrototypeOf(instance) as object
     if (this.warned.has(type)) return false
@@ -38,7 +38,7 @@ export class Need {
   }
 }
 
-/** A method of an instance that needs something. */
+/** A method of an instance with an unmet need. */
 export interface UnmetNeed {
   /** `Class.method`. */
   readonly where: string
@@ -53,9 +53,9 @@ type Hook = (this: object, ...args: unknown[]) => unknown
 type Decorated = { readonly [HOOK]?: Hook }
 
 /**
- * Notes what a decorated method needs. In an app that lacks it perhaps no code of Phaselock runs, and an error would break tests that build
- * only a part of the app. So the class gets (or extends its) `onApplicationBootstrap`, which Nest calls for each instance of an app that
- * starts, once all modules are initialized, and which warns once per class. Lazily loaded modules have no hooks.
+ * Notes the need of a decorated method. In an app that doesn't meet it, perhaps no code of Phaselock runs, and an error would break tests
+ * that build only a part of the app. So the class gets (or extends its) `onApplicationBootstrap`, which warns once per class. Nest calls it
+ * for each instance of an app that starts, once all modules are initialized. Lazily loaded modules have no hooks.
  */
 export function needsModule(proto: object, method: string | symbol, need: Need): void {
   if (typeof proto === 'function') return
@@ -63,7 +63,7 @@ export function needsModule(proto: object, method: string | symbol, need: Need):
   note<Declared>(proto, NEEDS, { method: String(method), need })
 }
 
-/** The methods of an instance that need something, and don't have it yet. */
+/** The methods of an instance whose needs aren't met yet. */
 export function needed(instance: unknown): UnmetNeed[] {
   if (typeof instance !== 'object' || instance === null) return []
   return noted<Declared>(instance, NEEDS)
@@ -83,7 +83,7 @@ function extendHook(proto: object): void {
 
 let warn = (message: string): void => process.emitWarning(message, 'PhaselockWarning')
 
-/** Sets where warnings go, instead of to Node's own. */
+/** Sets the receiver of warnings, instead of Node's own. */
 export function warnBy(tell: (message: string) => void): void {
   warn = tell
 }

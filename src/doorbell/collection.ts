@@ -4,12 +4,12 @@ import { collectionExists } from '../lock/index.js'
 import { systemClock } from '../time/index.js'
 import type { Ring, RingEntry } from './ring.js'
 
-/** Where rings are stored, next to `phaselock.lifecycles`. */
+/** The collection of rings, next to `phaselock.lifecycles`. */
 export const DOORBELL_COLLECTION = 'phaselock.doorbell'
-/** About 500 rings, or 80 to 400 that name documents: a listener that falls further behind looks at everything. */
+/** Room for about 500 rings, or 80 to 400 that name documents. A listener that falls further behind looks at everything. */
 export const DOORBELL_BYTES = 64 * 1024
 
-/** A ring lost in a server crash costs a tick at most. */
+/** A ring lost in a server crash costs one tick at most. */
 const HINT = { writeConcern: { w: 1, journal: false } } as const
 
 const RING_FIELDS = ['_id', 'lifecycles', 'phases', 'ids', 'by', 'at']
@@ -17,10 +17,10 @@ const DROP_WITHIN_MS = 5_000
 
 const NAMESPACE_NOT_FOUND = 26
 const NAMESPACE_EXISTS = 48
-/** What a tailable cursor gets on a collection that isn't capped. */
+/** The error code of a tailable cursor on a collection that isn't capped. */
 const BAD_VALUE = 2
 
-/** The collection isn't what a listener needs, and this process may not change that. */
+/** The collection isn't what a listener needs, and this process may not change it. */
 export class DoorbellUnavailable extends Error {
   override readonly name = 'DoorbellUnavailable'
   constructor(
@@ -50,19 +50,19 @@ export async function store(db: Db, by: string, { lifecycles, phases, ids }: Rin
   await doorbellOf(db).insertMany([entry], HINT)
 }
 
-/** Whether this is the server's answer to a tailable cursor on a collection that isn't capped. */
+/** True if this is the server's answer to a tailable cursor on a collection that isn't capped. */
 export const isNotCapped = (error: unknown): boolean => codeOf(error) === BAD_VALUE && /capped/.test(String(error))
 
 export interface MakeOptions {
   readonly db: Db
-  /** If false, nothing is created or dropped: the collection must be there and capped. */
+  /** If false, nothing is created or dropped: the collection must exist and be capped. */
   readonly create: boolean
   readonly by: string
 }
 
 /**
- * Makes a collection on which tailable cursors work: capped, and with an entry in it, as a cursor on an empty one is dead
- * at once. Any number of listeners may do this at the same time.
+ * Makes a collection on which tailable cursors work: capped, and with an entry in it, because a cursor on an empty one dies
+ * immediately. Any number of listeners may do this at the same time.
  * @param found what a tailable cursor found
  * @throws DoorbellUnavailable
  */
@@ -80,8 +80,9 @@ export async function makeDoorbell(found: 'dead' | 'notCapped', { db, create, by
 }
 
 /**
- * After somebody dropped the collection, a ringer's insert has recreated it: it holds only hints, and losing those costs a tick.
- * @throws DoorbellUnavailable, and drops nothing, if it holds anything else
+ * Drops a collection that a ringer's insert has recreated after someone dropped it. It holds only hints, and losing those costs a
+ * tick.
+ * @throws DoorbellUnavailable, and drops nothing, if the collection holds anything else
  */
 async function dropRings(db: Db): Promise<void> {
   const fields = { $map: { input: { $objectToArray: '$$ROOT' }, in: '$$this.k' } }

@@ -7,14 +7,14 @@ import { Ringer } from './ringer.js'
 import { type DoorbellKind, openCapped, openChangeStream, type RingSource } from './sources.js'
 
 export interface DoorbellOptions {
-  /** The database on which it rings. */
+  /** The database whose doorbell this is. */
   readonly db: Db
-  /** The same database on a client made for listening (`doorbellClient`). Default: `db`, from whose pool it then takes a connection. */
+  /** The same database on a client made for listening (`doorbellClient`). Default: `db`; listening then takes a connection from its pool. */
   readonly listeningDb?: Db | undefined
   readonly mode: Exclude<DoorbellMode, 'off'>
-  /** Whether the collection may be created. */
+  /** True if the collection may be created. */
   readonly create: boolean
-  /** Who rings and listens. */
+  /** The identity of the ringer and listener. */
   readonly self: string
   readonly clock?: Clock | undefined
   /** Called when it begins to hear, and when it stops hearing and why. */
@@ -22,8 +22,9 @@ export interface DoorbellOptions {
 }
 
 /**
- * The doorbell of a database, the collection `phaselock.doorbell` (docs/doorbell.md): it tells replicas that there is something to look
- * for, so that they needn't wait for their next tick. Only a hint: a replica that hears it looks, and losing every ring costs a tick.
+ * The doorbell of a database, the collection `phaselock.doorbell` (docs/doorbell.md). It lets replicas know that there is something
+ * to look for, so that they needn't wait for their next tick. Only a hint: a replica that hears it looks, and losing every ring
+ * costs a tick.
  */
 export class Doorbell extends Ringer {
   constructor(private readonly options: DoorbellOptions) {
@@ -31,15 +32,15 @@ export class Doorbell extends Ringer {
   }
 
   /**
-   * Listens to anybody else's rings for these lifecycles until it is stopped, whatever happens to the database.
-   * `onRing` is never called while it is running; all rings meanwhile make one more call.
+   * Listens to the rings of others for these lifecycles until it is stopped, whatever happens to the database. `onRing` calls never overlap; all
+   * rings during a call are merged into one more call.
    */
   listen(names: readonly string[], onRing: (ring: Ring) => Promise<unknown>): Listener {
     const { db, listeningDb = db, mode, create, self, clock = systemClock, onHearing = () => undefined } = this.options
     const options = { db: listeningDb, create, by: self }
     let tried: DoorbellKind | undefined
     const open = async (lastError: unknown): Promise<RingSource> => {
-      // What a change stream needs may be missing for good (rights, a replica set): the next attempt does without one.
+      // The requirements of a change stream may be missing permanently (rights, a replica set): the next attempt does without one.
       const isRefused = tried === 'changeStream' && isServersRefusal(lastError)
       tried = mode === 'changeStream' && !isRefused ? mode : 'capped'
       return tried === 'capped' ? openCapped(options) : openChangeStream(options)
@@ -48,6 +49,6 @@ export class Doorbell extends Ringer {
   }
 }
 
-/** Whether the server answered, and refused. */
+/** True if the server answered, and refused. */
 const isServersRefusal = (error: unknown): boolean =>
   typeof (error as { code?: unknown } | undefined)?.code === 'number'

@@ -9,7 +9,7 @@ const FIRST_RETRY_MS = 250
 const LONGEST_RETRY_MS = 60_000
 const STOP_WITHIN_MS = 1_000
 
-/** Whether rings are being heard; if not, why. */
+/** The state of a listener: it hears rings, or it doesn't and why. */
 export type Hearing =
   | { readonly listening: true; readonly kind: DoorbellKind }
   | { readonly listening: false; readonly error?: unknown }
@@ -17,11 +17,11 @@ export type Hearing =
 export interface ListenerOptions {
   /** The lifecycles whose rings are of interest. */
   readonly names: readonly string[]
-  /** Who listens: it ignores its own rings. */
+  /** The listener's identity: it ignores its own rings. */
   readonly self: string
-  /** Begins to listen; the last attempt's error tells it what doesn't work. */
+  /** Begins to listen. The last attempt's error shows what doesn't work. */
   readonly open: (lastError: unknown) => Promise<RingSource>
-  /** Acts on rings. The next ones are heard once it resolves: it never overlaps itself, and rings meanwhile come after. */
+  /** Acts on rings. The next ones are heard once it resolves: calls never overlap, and rings during a call come after it. */
   readonly onRing: (ring: Ring) => Promise<unknown>
   /** Called on each change. */
   readonly onHearing: (hearing: Hearing) => void
@@ -29,8 +29,8 @@ export interface ListenerOptions {
 }
 
 /**
- * Listens until it is stopped. All rings while it acts, or waits for its turn (20 a second), become one: a storm costs no more
- * than that pace. When the source ends it starts again after 0.25 s, 0.5 s, ... 1 min; a look at everything makes up for the
+ * Listens until it is stopped. All rings while it acts, or waits for its turn (20 a second), become one: a storm costs no more than
+ * that pace. When the source ends, the listener starts again after 0.25 s, 0.5 s, ... 1 min; a look at everything makes up for the
  * rings it missed.
  */
 export class Listener {
@@ -87,7 +87,7 @@ export class Listener {
     this.tell({ listening: false })
   }
 
-  /** The next ones, none once it is stopped: a server may go on waiting for half a minute although its cursor was closed. */
+  /** Resolves with the next entries, with none once it is stopped: a server may go on waiting for half a minute although its cursor was closed. */
   private entries(source: RingSource): Promise<Document[]> {
     const { promise, resolve, reject } = Promise.withResolvers<Document[]>()
     this.stopWaiting = () => resolve([])

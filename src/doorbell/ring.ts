@@ -1,11 +1,11 @@
 import { BSON, type Document } from 'mongodb'
 import { idKey } from '../lock/index.js'
 
-/** A hint that something may be due: a replica that hears it looks, and the database says what there is. */
+/** A hint that something may be due. A replica that hears it looks, and the database has the last word. */
 export interface Ring {
   /** The lifecycles with something to look for; empty: all of them. */
   readonly lifecycles: readonly string[]
-  /** Working phases in which something is due, so that it can be claimed at once; absent: look at everything. */
+  /** Working phases with due documents, which can be claimed immediately; absent: look at everything. */
   readonly phases?: readonly string[] | undefined
   /** The `_id`s of all that is due in the one phase named, so that it can be claimed without a look. Few and plain ones ({@link ringFor}). */
   readonly ids?: readonly unknown[] | undefined
@@ -13,25 +13,28 @@ export interface Ring {
 
 /** A ring as it is stored in `phaselock.doorbell`. A writer in any language needs only `{ lifecycles: ['order'] }`. */
 export interface RingEntry extends Ring {
-  /** Who rang: a replica's identity, or an owner's host and process. */
+  /** The ringer: a replica's identity, or an owner's host and process. */
   readonly by?: string
-  /** When, by the ringer's clock: for people. */
+  /** The time by the ringer's clock, for people. */
   readonly at?: Date
 }
 
-/** Look at everything: rings while nobody listened are unknown. */
+/** Calls for a look at everything: rings that no listener heard are unknown. */
 export const EVERYTHING: Ring = { lifecycles: [] }
 
-/** Naming more than this isn't worthwhile: one look is cheaper. */
+/** The limit of named phases: beyond it one look is cheaper. */
 const MOST_PHASES = 20
-/** The collection is small: within these limits a ring takes at most 700 bytes, or 1,700 in a script of three bytes per letter. */
+/**
+ * The limits of named `_id`s. The collection is small: within them a ring takes at most 700 bytes, or 1,700 in a script of three
+ * bytes per letter.
+ */
 const MOST_IDS = 8
 const LONGEST_ID = 64
 
 /**
- * A ring for some phases; none: look at everything.
- * @param ids of all that is due in them, if known. They are named if it is one phase of one lifecycle and they are few and plain, as
- *   `_id`s written by hand might hold operators
+ * A ring for some phases; for none of them: look at everything.
+ * @param ids of all that is due in these phases, if known. The ring names them if it is one phase of one lifecycle, and they are
+ *   few and plain: `_id`s written by hand might hold operators
  */
 export function ringFor(lifecycles: readonly string[], phases: readonly string[], ids: unknown): Ring {
   if (phases.length === 0) return { lifecycles }
@@ -45,7 +48,7 @@ const canBeNamed = (ids: unknown): ids is readonly unknown[] =>
 const isPlain = (id: unknown): boolean =>
   typeof id === 'string' ? id.length <= LONGEST_ID : typeof id === 'number' || id instanceof BSON.ObjectId
 
-/** One ring instead of two: it calls for a look if either does. */
+/** Merges two rings into one. It calls for a look if either does. */
 export function mergeRings(one: Ring, other: Ring): Ring {
   const everything = one.lifecycles.length === 0 || other.lifecycles.length === 0
   const lifecycles = everything ? [] : [...new Set([...one.lifecycles, ...other.lifecycles])]
@@ -57,8 +60,8 @@ export function mergeRings(one: Ring, other: Ring): Ring {
 }
 
 /**
- * The stored entries that concern a listener to these lifecycles, as one ring; undefined if none does. Entries may have been
- * written by hand: anything but a string, alone or in a list, is ignored.
+ * Merges the stored entries that concern a listener to these lifecycles into one ring; undefined if there are none. Entries may
+ * have been written by hand: anything but a string, alone or in a list, is ignored.
  */
 export function heardIn(entries: readonly Document[], names: readonly string[], self: string): Ring | undefined {
   let heard: Ring | undefined

@@ -6,18 +6,18 @@ import { DOORBELL_COLLECTION, isNotCapped, store } from './collection.js'
 import { mergeRings, type Ring } from './ring.js'
 import { RING_PACE, Turns } from './turns.js'
 
-/** How long it assumes that somebody listens, and that nobody does. */
+/** The time for which a check stays valid: that a listener is there, or that there is none. */
 const LISTENED_FOR_MS = 60_000
 const UNHEARD_FOR_MS = 2_000
 const FLUSH_WITHIN_MS = 1_000
 
 /**
- * Rings: stores one entry for all rings since the last one, at most 20 a second, and never drops the last of a storm.
- * Nobody waits for it, and it never throws: a ring that fails costs a tick.
+ * Rings: stores one entry for all rings since the last one, at most 20 a second, and never drops the last of a storm. No caller
+ * waits for it, and it never throws: a ring that fails costs a tick.
  *
  * It only rings if there is a capped collection with an entry, which each listener ensures: an insert into a missing one would
- * create a collection that grows forever. It checks this only when there is something to ring, and at most once a minute, or
- * every 2 s while nobody listens.
+ * create a collection that grows forever. It checks this only when there is something to ring, and at most once a minute, or every
+ * 2 s while there is no listener.
  */
 export class Ringer {
   private pending: Ring | undefined
@@ -36,7 +36,7 @@ export class Ringer {
     this.turns = new Turns(pace)
   }
 
-  /** Returns at once; in a storm rings are merged. */
+  /** Returns immediately; in a storm rings are merged. */
   ring(ring: Ring): void {
     this.pending = this.pending ? mergeRings(this.pending, ring) : ring
     if (this.sending) return
@@ -44,7 +44,10 @@ export class Ringer {
     this.sent = this.send()
   }
 
-  /** Sends at once what waits for its turn; resolves when that is stored or given up, after a second at most: for a process about to end. */
+  /**
+   * Sends immediately any ring that waits for its turn. Resolves when it is stored or given up, after a second at most: for a
+   * process about to end.
+   */
   async flush(): Promise<void> {
     this.hurry.abort()
     await answered(this.sent, FLUSH_WITHIN_MS).catch(() => undefined)
@@ -76,7 +79,7 @@ export class Ringer {
     return this.heard.isHeard
   }
 
-  /** Only a capped collection accepts a tailable cursor, and only one that has an entry returns one. */
+  /** Checks for listeners: only a capped collection accepts a tailable cursor, and only one that has an entry returns one. */
   private async look(): Promise<boolean> {
     const cursor = this.db
       .collection(DOORBELL_COLLECTION, { readPreference: 'primary' })

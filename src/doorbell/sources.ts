@@ -2,17 +2,17 @@ import type { ChangeStream, Db, Document, FindCursor } from 'mongodb'
 import { answered, awaitMsOf } from '../database/index.js'
 import { DOORBELL_COLLECTION, isNotCapped, type MakeOptions, makeDoorbell } from './collection.js'
 
-/** How rings get to a listener. */
+/** The mechanism that brings rings to a listener. */
 export type DoorbellKind = 'capped' | 'changeStream'
 
 /**
- * A way to hear, open: everything stored since then is heard, earlier rings aren't. Both kinds read the same collection, so a ringer
- * needn't know who listens, or how.
+ * An open source of rings: it hears everything stored from now on, and no earlier rings. Both kinds read the same collection, so a
+ * ringer needn't know its listeners or their kind.
  */
 export interface RingSource {
   readonly kind: DoorbellKind
   /**
-   * Waits for entries, half a minute at most, then returns none. What is stored between two calls comes with the next.
+   * Waits for entries for half a minute at most, then returns none. Entries stored between two calls come with the next.
    * @throws NotHeard when it has ended, and what the driver throws; it is of no use after that
    */
   next(): Promise<Document[]>
@@ -30,7 +30,7 @@ class NotHeard extends Error {
 
 /** More entries than the collection can hold, so that the first batch brings all the old ones. */
 const BATCH = 10_000
-/** How much longer to wait than the server may. */
+/** The time to wait beyond the server's own limit. */
 const SLACK_MS = 5_000
 const CLOSE_WITHIN_MS = 1_000
 /** The first reply doesn't wait for an entry. The driver may never answer a command written to a connection that is being closed. */
@@ -60,11 +60,11 @@ export async function openCapped(options: MakeOptions): Promise<RingSource> {
 }
 
 /**
- * Listens with a change stream on the same collection. It watches rings, not the lifecycles' documents: the server reads its
- * whole oplog either way, but a listener gets at most 20 entries a second from each ringer instead of one per document.
+ * Listens with a change stream on the same collection. It watches rings, not the lifecycles' documents: the server reads its whole
+ * oplog either way, but a listener gets at most 20 entries a second from each ringer instead of one per document.
  */
 export async function openChangeStream(options: MakeOptions): Promise<RingSource> {
-  // Ringers ring only if there is a capped collection: this ensures that there is one, whoever listens and however.
+  // Ringers ring only if there is a capped collection: this ensures that there is one for every kind of listener.
   await (await openCapped(options)).close()
   const changes = new Changes(options.db)
   try {
@@ -84,7 +84,7 @@ class Tail implements RingSource {
   constructor(db: Db) {
     const awaitMs = awaitMsOf(db)
     this.withinMs = awaitMs + SLACK_MS
-    // No filter: with one that matches nothing the driver would keep waiting, and nobody could tell when the cursor was open.
+    // No filter: with one that matches nothing the driver would keep waiting, and no caller could see when the cursor was open.
     this.cursor = db
       .collection(DOORBELL_COLLECTION, { readPreference: 'primary' })
       .find({}, { tailable: true, awaitData: true, maxAwaitTimeMS: awaitMs, batchSize: BATCH })
@@ -102,7 +102,7 @@ class Tail implements RingSource {
   }
 }
 
-/** What ends a stream; besides these only inserts are of interest. */
+/** The changes that end a stream; besides these only inserts are of interest. */
 const ENDS = ['drop', 'dropDatabase', 'invalidate', 'rename']
 const PIPELINE = [{ $match: { operationType: { $in: ['insert', ...ENDS] } } }]
 
@@ -118,7 +118,7 @@ class Changes implements RingSource {
     this.stream = db.collection(DOORBELL_COLLECTION).watch(PIPELINE, { maxAwaitTimeMS: awaitMs })
   }
 
-  /** The driver opens a stream with the first wait for a change; its first resume token says that it is open. */
+  /** Resolves once the stream is open. The driver opens it with the first wait for a change; its first resume token says that it is open. */
   async opened(): Promise<void> {
     const open = new Promise<void>((resolve) => this.stream.once('resumeTokenChanged', () => resolve()))
     this.first = this.tryNext()

@@ -1,5 +1,5 @@
 /**
- * Handlers that work in Kubernetes clusters: objects are ensured, waited for and removed by the holder of a document only.
+ * Handlers that work in Kubernetes clusters: only the holder of a document ensures, awaits and removes its objects.
  *
  * @example
  * ```ts

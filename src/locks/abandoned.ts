@@ -2,13 +2,13 @@ import { sleep } from '../time/index.js'
 
 const MOST_NAMES = 1_000
 const MOST_OF_A_NAME = 16
-/** A minute in all: an acquisition may arrive after the first try to free it, or the server may be away for a while. */
+/** One minute in total: an acquisition may arrive after the first attempt to free it, or the server may be down for a while. */
 const PAUSES_MS = [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
 
 /**
- * Acquisitions whose answer never came: the server may have granted them, or may yet do so. They are freed by their tokens in the
- * background, and before this process asks for the name again, so that an outage doesn't cost a whole lockAtMostFor.
- * Tokens and tries are bounded; what is left after that ends by itself.
+ * Acquisitions that were never answered: the server may have granted them, or may still do so. They are freed by their tokens in the
+ * background, and before this process requests the name again, so that an outage doesn't cost a whole lockAtMostFor.
+ * Tokens and attempts are bounded; any acquisition still left after that expires.
  */
 export class AbandonedAcquisitions {
   private readonly tokens = new Map<string, Set<string>>()
@@ -16,7 +16,7 @@ export class AbandonedAcquisitions {
   private turn: Promise<unknown> = Promise.resolve()
 
   constructor(
-    /** A write that touches only this token's acquisition. @returns whether it was held */
+    /** A write that touches only this token's acquisition. @returns true if it was held */
     private readonly free: (name: string, token: string) => Promise<boolean>,
     private readonly pausesMs: readonly number[] = PAUSES_MS,
   ) {}
@@ -29,12 +29,12 @@ export class AbandonedAcquisitions {
     void this.freeLater(name, token)
   }
 
-  /** Frees a name's acquisitions now. @throws what `free` throws */
+  /** Frees a name's acquisitions now. @throws the error of `free` */
   async clear(name: string): Promise<void> {
     for (const token of [...(this.tokens.get(name) ?? [])]) if (await this.free(name, token)) this.drop(name, token)
   }
 
-  /** Resolves when the current try has ended; what hasn't been freed by then ends by itself. */
+  /** Resolves when the current attempt has ended; acquisitions not freed yet expire. */
   async close(): Promise<void> {
     this.closed.abort()
     await this.turn
@@ -48,7 +48,7 @@ export class AbandonedAcquisitions {
     this.drop(name, token)
   }
 
-  /** One after the other: a server that comes back doesn't get all of them at once, nor those that were dropped meanwhile. */
+  /** Frees one at a time, so that a recovered server doesn't get them all at the same time, nor any that were dropped since. */
   private inTurn(name: string, token: string): Promise<boolean> {
     const freed = this.turn.then(() => this.isWanted(name, token) && this.free(name, token)).catch(() => false)
     this.turn = freed

@@ -5,31 +5,31 @@ import { InvalidLockConfig, LockLost, StaleLockHandle } from './errors.js'
 import { HeldLook } from './held-look.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
-/** A day: timers can't run for longer than 24.8 days. */
+/** One day: timers can't run for longer than 24.8 days. */
 const LONGEST_SLEEP_MS = 86_400_000
 
 /** The locks of a call path, innermost last. */
 export const activeLocks = new AsyncLocalStorage<readonly ActiveLock[]>()
 
 /**
- * One lock while its task runs. Invariant: `signal` has aborted before anybody else can have the lease, by this process's
- * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it resumes). Where the lease was
- * ended by hand, it aborts as soon as a look finds that.
+ * One lock while its task runs. Invariant: `signal` has aborted before another caller can have the lease, by this process's
+ * monotonic clock, counted from before the last command that held it was sent. A paused process sees the abort when it resumes. If the
+ * lease was ended by hand, it aborts as soon as a check finds that.
  */
 export class ActiveLock {
   private readonly lost = new AbortController()
   private readonly done = new AbortController()
   private moved = new AbortController()
-  /** One after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
+  /** Extensions run one after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
   private extending: Promise<unknown> = Promise.resolve()
 
   constructor(
-    /** Which provider granted it: the same name in two providers is two locks. */
+    /** The provider that granted it: the same name in two providers is two locks. */
     readonly provider: LockProvider,
     /** Replaced by each extension. */
     private lock: SimpleLock,
     private leaseMs: number,
-    /** When the last command was sent that made it ours for `leaseMs`. */
+    /** The time at which the last command was sent that made it ours for `leaseMs`. */
     private heldSinceMs: number,
     private readonly watchdogMs: number | undefined,
     private readonly clock: Clock,
@@ -50,7 +50,7 @@ export class ActiveLock {
     return this.lost.signal
   }
 
-  /** Neither ended nor lost, as far as this process can know. */
+  /** True if it has neither ended nor been lost, as far as this process can know. */
   get isHeld(): boolean {
     if (this.done.signal.aborted) return false
     if (this.ageMs >= this.leaseMs) this.lose()
@@ -79,7 +79,7 @@ export class ActiveLock {
     this.leaseIs(lockDurationMs(lockAtMostFor), sentAtMs)
   }
 
-  /** There was no answer, and the server may have extended it: the lease then ends at the sooner of the two. */
+  /** There was no answer, and the server may have extended it: the lease then ends at the sooner of the two times. */
   private mayHaveShortened(error: unknown, sentAtMs: number, lockAtMostFor: LockDuration): void {
     if (error instanceof InvalidLockConfig) return
     const ms = lockDurationMs(lockAtMostFor)
@@ -93,13 +93,13 @@ export class ActiveLock {
     this.moved = new AbortController()
   }
 
-  /** Never waits for an extension that has no answer yet. */
+  /** Never waits for an unanswered extension. */
   async unlock(): Promise<boolean> {
     try {
       return await this.lock.unlock()
     } catch (error) {
       if (!(error instanceof StaleLockHandle)) throw error
-      // An extension has just been answered.
+      // An extension was answered a moment ago.
       await this.extending
       return await this.lock.unlock()
     }
@@ -112,7 +112,7 @@ export class ActiveLock {
     if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, onFailure)
   }
 
-  /** The task has ended: no more extensions. */
+  /** Ends the extensions: the task has ended. */
   end(): void {
     this.done.abort()
     HeldLook.of(this.provider).remove(this)
@@ -122,7 +122,7 @@ export class ActiveLock {
     return this.clock.monotonicMs() - this.heldSinceMs
   }
 
-  /** With a watchdog a third of the lease is left for the task to stop; without one the task has all of it. */
+  /** With a watchdog the last third of the lease is left for the task to stop; without one the task has the whole lease. */
   private get stopAfterMs(): number {
     return this.watchdogMs === undefined ? this.leaseMs : (this.leaseMs * 2) / 3
   }
@@ -163,7 +163,7 @@ export class ActiveLock {
     return sleep(Math.min(Math.max(1, ms), LONGEST_SLEEP_MS), { signal, unref: true })
   }
 
-  /** It is no longer ours. */
+  /** Marks it as no longer ours. */
   lose(): void {
     if (this.isOver) return
     HeldLook.of(this.provider).remove(this)

@@ -1,7 +1,7 @@
-/** How long a lock provider's command may take by default. */
+/** Default time limit for a lock provider's command. */
 const ANSWER_WITHIN_MS = 5_000
 
-/** The work's own outcome, if it comes in time; a later one is dropped, and whether the command was executed is unknown. */
+/** The work's own outcome if it arrives in time. A later outcome is dropped, so it is unknown whether the command was executed. */
 export function bounded<T>(work: Promise<T>, withinMs = ANSWER_WITHIN_MS): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no answer within ${withinMs} ms`)), withinMs)

@@ -1,11 +1,11 @@
 import { InvalidLockProvider } from './errors.js'
 
-/** Where named locks can be kept: what `provider` and PHASELOCK_LOCKS accept besides `auto`. */
+/** The kinds of store for named locks: the values of `provider` and PHASELOCK_LOCKS besides `auto`. */
 export const PROVIDER_KINDS = ['mongodb', 'postgres', 'redis', 'memory'] as const
-/** Where named locks are kept; `memory` excludes only callers in this process. */
+/** A kind of store for named locks; `memory` excludes only callers in this process. */
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
-/** Whether other processes use the same locks. `auto`: what the environment says. */
+/** `distributed` if other processes use the same locks, `single` if not. `auto`: the environment decides. */
 export type LockMode = 'auto' | 'single' | 'distributed'
 
 export interface ProviderChoice {
@@ -13,7 +13,7 @@ export interface ProviderChoice {
   readonly mode?: LockMode | undefined
   readonly url?: string | undefined
   readonly client?: unknown
-  /** Whether this process has a MongoDB of its own, where it keeps other things too. */
+  /** True if this process has its own MongoDB connection, which it also uses for other data. */
   readonly hasDatabase?: boolean
   readonly env: Readonly<Record<string, string | undefined>>
 }
@@ -28,10 +28,10 @@ const SCHEMES: Readonly<Record<string, ProviderKind>> = {
 }
 
 /**
- * Where locks are kept: the named provider, else that of the URL or the client, else by the mode: a single process keeps them in
- * memory, several in their MongoDB. The mode is found from the environment: the process's own MongoDB, MONGODB_URI, a pod's
- * name, or Kubernetes mean several.
- * @throws InvalidLockProvider if locks in memory would be no locks at all, or two options contradict each other
+ * Chooses the store of locks: the named provider, else that of the URL or the client, else by the mode: a single process keeps them in
+ * memory, several keep them in their MongoDB. The mode is found from the environment: the process's own MongoDB, MONGODB_URI, a pod's
+ * name, or Kubernetes imply several.
+ * @throws InvalidLockProvider if locks in memory would exclude nothing, or if two options contradict each other
  */
 export function chooseProvider(choice: ProviderChoice): ProviderKind {
   const { provider = 'auto', url, client } = choice
@@ -60,7 +60,7 @@ function kindOfUrl(url: string): ProviderKind {
   )
 }
 
-/** By shape, as an app may bring another copy of a driver. */
+/** By shape, because an app may bring another copy of a driver. */
 function kindOfClient(client: unknown): ProviderKind {
   const has = (method: string) => typeof (client as Record<string, unknown> | null)?.[method] === 'function'
   if (has('collection') && has('command')) return 'mongodb'

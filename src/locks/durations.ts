@@ -2,8 +2,8 @@ import { durationMs, InvalidDuration } from '../time/index.js'
 
 /**
  * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`), with a unit (`'50s'`, `'500ms'`), or a number of milliseconds. Strings that
- * Java's ShedLock takes mean the same here, in upper or lower case and with a sign (`'10S'`, `'+PT15M'`), except `'50'`, which has no
- * unit, and units below a millisecond.
+ * Java's ShedLock accepts mean the same here, in upper or lower case and with a sign (`'10S'`, `'+PT15M'`). The exceptions are `'50'`,
+ * which has no unit, and units below a millisecond.
  */
 export type LockDuration = string | number
 
@@ -15,7 +15,7 @@ const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
 export class InvalidLockDuration extends Error {
   override readonly name = 'InvalidLockDuration'
   constructor(
-    /** What was given. */
+    /** The value as it was given. */
     readonly value: unknown,
   ) {
     const text = typeof value === 'string' ? value.trim() : ''

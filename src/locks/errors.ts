@@ -7,9 +7,9 @@ import { brand } from '../options/index.js'
 export class InvalidLockConfig extends Error {
   override readonly name = 'InvalidLockConfig'
   constructor(
-    /** The lock's name as it was given, or where it was declared. */
+    /** The lock's name as it was given, or the place where it was declared. */
     readonly lock: string,
-    /** For each option that is wrong: what was expected, and what was given. */
+    /** For each invalid option: the expected and the given value. */
     readonly problems: readonly string[],
   ) {
     super(`lock ${lock} can't be used: ${list(problems)}`)
@@ -20,7 +20,7 @@ export class InvalidLockConfig extends Error {
 export class InvalidLockProvider extends Error {
   override readonly name = 'InvalidLockProvider'
   constructor(
-    /** What was expected, what was found, and what to do: the same as `message`. */
+    /** The expectation, the finding and the remedy: the same as `message`. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
@@ -29,8 +29,8 @@ export class InvalidLockProvider extends Error {
 }
 
 /**
- * The provider's server didn't answer, or not in time. Nothing was run. The server may still have granted an acquisition, which
- * nobody then has: the process that asked frees it in the background, and it ends by itself after lockAtMostFor. An unlock or an
+ * The provider's server didn't answer, or not in time. Nothing was run. The server may still have granted an acquisition that no
+ * caller knows of: the process that requested it frees it in the background, and it expires after lockAtMostFor. An unlock or an
  * extension may or may not have been done; the handle can try again.
  */
 export class LockProviderUnavailable extends Error {
@@ -38,7 +38,7 @@ export class LockProviderUnavailable extends Error {
   constructor(
     /** The provider's `kind`, such as `'postgres'`. */
     readonly provider: string,
-    /** What it was asked to do, such as `lock 'nightly-reports'`. */
+    /** The action it was to perform, such as `lock 'nightly-reports'`. */
     readonly action: string,
     cause: unknown,
     consequence = 'try again when the server is back',
@@ -48,7 +48,7 @@ export class LockProviderUnavailable extends Error {
   }
 }
 
-/** The handle was used up by `extend()`: the one that it returned holds the lock. Nothing was changed. */
+/** The handle was used up by `extend()`: the returned handle holds the lock. Nothing was changed. */
 export class StaleLockHandle extends Error {
   override readonly name = 'StaleLockHandle'
   constructor(
@@ -75,7 +75,7 @@ export class NotLocked extends Error {
   }
 }
 
-/** This call path's lock has expired, was freed by an operator, or was taken by another: it can't be extended. */
+/** The lock of this call path has expired, was freed by an operator, or was taken by another caller: it can't be extended. */
 export class LockLost extends Error {
   override readonly name = 'LockLost'
   constructor(

@@ -1,23 +1,23 @@
 import { sleep } from '../time/index.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
-/** How often it is looked: a lock that was freed by hand has stopped its task within a second, if its server answers at once. */
+/** The interval of the checks. A lock freed by hand stops its task within a second if the server answers immediately. */
 const EVERY_MS = 750
 
-/** A lock whose task runs. */
+/** A lock whose task is running. */
 interface WatchedLock {
   readonly name: string
   readonly current: Pick<SimpleLock, 'lockedBy'>
-  /** It isn't ours any more. */
+  /** Called when this process no longer holds it. */
   lose(): void
 }
 
 const looks = new WeakMap<LockProvider, HeldLook>()
 
 /**
- * Looks whether the locks of running tasks are still theirs: an operator frees one, somebody deletes its record, and nothing of that reaches
- * their holder. One command for all locks of a provider, and none while no task has run for that long. It only makes a task stop sooner: a look
- * that fails is dropped, as a lease ends by its holder's own clock whatever is found.
+ * Checks that running tasks still hold their locks: an operator may free a lock, or its record may be deleted, without the holder noticing.
+ * Sends one command for all locks of a provider, and none unless a task has run for an interval. It only makes a task stop sooner: a failed
+ * check is dropped, because a lease ends by its holder's own clock in any case.
  */
 export class HeldLook {
   private readonly watched = new Set<WatchedLock>()
@@ -31,7 +31,7 @@ export class HeldLook {
     return known
   }
 
-  /** Until {@link remove}. */
+  /** Checks the lock until {@link remove}. */
   add(lock: WatchedLock): void {
     this.watched.add(lock)
     if (!this.isLooking) void this.look()
@@ -45,7 +45,7 @@ export class HeldLook {
     this.isLooking = true
     while (this.watched.size > 0) {
       await sleep(EVERY_MS, { unref: true })
-      // Those that are added while the answer is on its way are in no answer yet.
+      // Locks added while the answer is on its way are not in it yet.
       const asked = [...this.watched]
       const found = await holdersOf(this.provider, [...new Set(asked.map(({ name }) => name))]).catch(() => undefined)
       if (!found) continue
@@ -55,7 +55,7 @@ export class HeldLook {
   }
 }
 
-/** @returns undefined: this provider doesn't say */
+/** @returns undefined if this provider can't say */
 async function holdersOf(
   provider: LockProvider,
   names: readonly string[],

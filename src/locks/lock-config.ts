@@ -3,31 +3,31 @@ import { MOST_REENTRY, reentrySuffix } from './acquisition.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
 
-/** What is asked of a lock provider. */
+/** A request to a lock provider. */
 export interface LockConfig {
-  /** The lock's name: 1 to 255 characters (PostgreSQL: what its column takes, 64 in ShedLock's table). */
+  /** The lock's name: 1 to 255 characters (with PostgreSQL, the width of its column: 64 in ShedLock's table). */
   readonly name: string
-  /** A dead holder's lock ends after this long. Choose much longer than the work takes, or use a watchdog. At most 365 days. */
+  /** The lock of a dead holder ends after this time. Choose much more than the work takes, or use a watchdog. At most 365 days. */
   readonly lockAtMostFor: LockDuration
-  /** Even a fast holder keeps the lock for this long after locking it: prevents a second run by a lagging clock. Default 0. */
+  /** Even a fast holder keeps the lock for this long after locking it, which prevents a second run by a lagging clock. Default 0. */
   readonly lockAtLeastFor?: LockDuration | undefined
   /**
-   * Identifies the work, if that outlives a process: at most 140 characters, where %, | and ~ count as three. A lock held under the same `reentry` is granted at
-   * once, with a new holder and a higher fence; the previous holder has lost it. Default: none; then a lock that is held is
-   * never granted.
+   * Identifies the work, if that outlives a process: at most 140 characters, where %, | and ~ count as three. A lock held under the same
+   * `reentry` is granted immediately, with a new holder and a higher fence; the previous holder has lost it. Default: none; then a lock that
+   * is held is never granted.
    */
   readonly reentry?: string | undefined
 }
 
-/** A configuration that was checked: milliseconds, defaults filled in. */
+/** A checked configuration: durations in milliseconds, defaults filled in. */
 export interface CheckedLockConfig {
   /** The lock's name, as it was given. */
   readonly name: string
   /** More than 0, at most 365 days. */
   readonly lockAtMostForMs: number
-  /** From 0 to `lockAtMostForMs`; 0 where none was given. */
+  /** From 0 to `lockAtMostForMs`; 0 if it wasn't given. */
   readonly lockAtLeastForMs: number
-  /** As it was given; undefined: while the lock is held it is never granted. */
+  /** As it was given; undefined: a held lock is never granted. */
   readonly reentry: string | undefined
 }
 
@@ -72,7 +72,7 @@ function reentryProblems(reentry: unknown): string[] {
   return fits ? [] : [`reentry: expected a string of 1 to ${MOST_REENTRY} characters, where %, | and ~ count as three`]
 }
 
-/** A duration in milliseconds; undefined, and a problem more: it can't be read. */
+/** A duration in milliseconds. If it can't be read: undefined, and one more problem. */
 export function msOf(key: string, value: unknown, problems: string[]): number | undefined {
   try {
     return lockDurationMs(value)

@@ -7,67 +7,67 @@ import { type CheckedLockConfig, checkedLockConfig, type LockConfig, msOf } from
 import { type LockEvent, type LockObserver, ofAllExecutors } from './lock-observer.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
-/** What `executeWithLock` takes besides the lock's own configuration. */
+/** The configuration of `executeWithLock`: the lock's own, and how to run the task. */
 export interface ExecutionConfig extends LockConfig {
   /**
-   * Extends the lock while the task runs, each time for lockAtMostFor from then on: after every third of that (`true`), or at this
+   * Extends the lock while the task runs, each time by lockAtMostFor from that moment: after every third of it (`true`), or at this
    * interval (at most half of it). Default false: the task has lockAtMostFor.
    */
   readonly watchdog?: boolean | LockDuration | undefined
-  /** How long to wait for a lock that somebody else has. Default 0: never. */
+  /** The time to wait for a lock that another caller holds. Default 0: no wait. */
   readonly waitFor?: LockDuration | undefined
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** What a task knows about the lock it runs under. */
+/** The lock as seen by the task that runs under it. */
 export interface HeldLockContext {
   /** The lock's name, as in its LockConfig. */
   readonly name: string
-  /** The token of this acquisition, which the lock's record has while it is held: {@link SimpleLock.lockedBy}. */
+  /** The token of this acquisition, stored in the lock's record while it is held: {@link SimpleLock.lockedBy}. */
   readonly lockedBy: string
-  /** Pass it to whatever the task changes, which should refuse a lower one. */
+  /** The fencing token: pass it to every system the task changes, which should refuse a lower one. */
   readonly fence: number
-  /** Aborts with LockLost before the lock ends and another can have it; within a second where it was freed by hand. Stop then. */
+  /** Aborts with LockLost before the lock ends and another caller can take it. If it was freed by hand, aborts within a second. Stop then. */
   readonly signal: AbortSignal
   /** @throws LockLost, LockProviderUnavailable, InvalidLockConfig */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void>
 }
 
 /**
- * Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined if it couldn't, or if nobody has it:
- * it was freed meanwhile, or was granted to us by an answer that took as long as lockAtMostFor.
+ * The outcome of `executeWithLock`. `heldBy` and `until` are the store's answer after the refusal. They are undefined if the store couldn't
+ * answer or if no one holds the lock: it was freed since, or it was granted to us by an answer that took as long as lockAtMostFor.
  */
 export type ExecutionResult<R> =
   | {
       /** The task ran under the lock, to its end. */
       readonly executed: true
-      /** What the task returned. */
+      /** The return value of the task. */
       readonly result: R
     }
   | {
       /** The lock wasn't granted within `waitFor`, and the task didn't run. */
       readonly executed: false
-      /** The token of the holder, which begins with its process's name. */
+      /** The holder's token, which begins with the name of its process. */
       readonly heldBy: string | undefined
-      /** When the lock ends unless it is extended, in the server's time. */
+      /** The time at which the lock ends unless it is extended, in server time. */
       readonly until: Date | undefined
     }
 
 const LEAST_PAUSE_MS = 20
 const MOST_PAUSE_MS = 1_000
 
-/** Runs tasks under named locks. Doesn't wait for a lock unless told to. */
+/** Runs tasks under named locks. By default it doesn't wait for a lock. */
 export class LockExecutor {
   private readonly observers: readonly LockObserver[]
   private readonly clock: Clock
 
   /**
-   * @param options.observer one or several, told of what this executor does
+   * @param options.observer one or several, notified of what this executor does
    * @param options.clock for tests: measures waits and the age of leases
    */
   constructor(
-    /** Grants the locks. Whoever opened it closes it. */
+    /** Grants the locks. Closing it is up to the code that opened it. */
     readonly provider: LockProvider,
     options: {
       readonly observer?: LockObserver | readonly LockObserver[] | undefined
@@ -79,9 +79,9 @@ export class LockExecutor {
   }
 
   /**
-   * Runs the task if the lock is available, and unlocks when it has ended, however it ends. On a call path that already has this
-   * lock the task runs under that. A failed unlock is reported to the observer; the lock then ends by itself.
-   * @throws what the task throws; LockProviderUnavailable (then nothing was run), InvalidLockConfig
+   * Runs the task if the lock is available, and unlocks when the task has ended, however it ends. On a call path that already holds this
+   * lock the task runs under that acquisition. A failed unlock is reported to the observer; the lock then expires.
+   * @throws the task's own error; LockProviderUnavailable (then nothing was run), InvalidLockConfig
    */
   async executeWithLock<R>(
     task: (held: HeldLockContext) => R | Promise<R>,
@@ -123,7 +123,7 @@ export class LockExecutor {
     }
   }
 
-  /** Never throws: the task has ended, and its outcome is what counts. */
+  /** Never throws: the task has ended, and its outcome is the one that counts. */
   private async unlock(active: ActiveLock): Promise<void> {
     const { name, lockedBy } = active.current
     try {
@@ -134,7 +134,7 @@ export class LockExecutor {
     }
   }
 
-  /** @returns the lock, or why not if somebody else has it */
+  /** @returns the lock, or the reason for the refusal if another caller holds it */
   private async obtain(config: ExecutionConfig, checked: CheckedExecution, startedMs: number) {
     const { name, lockAtMostFor, lockAtLeastFor, reentry } = config
     for (let pauseMs = LEAST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, MOST_PAUSE_MS)) {
@@ -166,13 +166,13 @@ export class LockExecutor {
     return { executed: false, heldBy, until: record?.held ? record.lockUntil : undefined }
   }
 
-  /** A lock that was lost, or whose task has ended while this still runs, doesn't count. */
+  /** Ignores a lock that was lost, or whose task has ended while this code still runs. */
   private heldOnThisPath(name: string): ActiveLock | undefined {
     return activeLocks.getStore()?.findLast((one) => one.name === name && one.provider === this.provider && one.isHeld)
   }
 
   private tell<K extends keyof LockObserver>(what: K, event: LockEvent<K>): void {
-    // An observer's error is its own fault.
+    // An observer's error doesn't affect the executor.
     tellObservers([...this.observers, ...ofAllExecutors], what, event, () => undefined)
   }
 }

@@ -7,7 +7,7 @@ const innermost = (): ActiveLock | undefined => activeLocks.getStore()?.at(-1)
 /** Extends the innermost lock of its call path. */
 export const LockExtender = {
   /**
-   * Holds the lock for `lockAtMostFor` from now on; `lockAtLeastFor` counts from when it was locked.
+   * Holds the lock for `lockAtMostFor` from now on; `lockAtLeastFor` counts from the time it was locked.
    * @throws NotLocked, LockLost, LockProviderUnavailable, InvalidLockConfig
    */
   async extendActiveLock(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
@@ -20,7 +20,7 @@ export const LockExtender = {
 /** Checks that code runs under a lock: catches a method that is called without its decorator. */
 export const LockAssert = {
   /**
-   * @param name which lock; default: any
+   * @param name the lock to check for; default: any
    * @throws NotLocked if the call path has no such lock; LockLost if it had one that has ended
    */
   assertLocked(name?: string): void {
@@ -31,7 +31,7 @@ export const LockAssert = {
     throw had ? new LockLost(had.name) : new NotLocked(name)
   },
 
-  /** For unit tests of a task: within `task` every assertion passes, without any lock. */
+  /** For unit tests of a task: within `task` every assertion passes without any lock. */
   passWithin<R>(task: () => R): R {
     const path: readonly ActiveLock[] = [...(activeLocks.getStore() ?? [])]
     passing.add(path)

@@ -7,14 +7,14 @@ import { checkedLockConfig, type LockConfig } from './lock-config.js'
 import type { LockRecord, OperableLockProvider, SimpleLock } from './lock-provider.js'
 import type { Granted, LockStore } from './lock-store.js'
 
-/** The four providers: what they have in common, on top of a store. */
+/** The common part of the four providers, on top of a store. */
 export class NamedLocks implements OperableLockProvider {
   readonly kind: string
   private readonly abandoned: AbandonedAcquisitions
 
   constructor(
     private readonly store: LockStore,
-    /** Who this process is: `holderIdentity()`. */
+    /** The identity of this process: `holderIdentity()`. */
     readonly identity: string,
     private readonly clock: Clock = systemClock,
   ) {
@@ -33,7 +33,7 @@ export class NamedLocks implements OperableLockProvider {
       const granted = await this.store.take({ name, token, lockAtMostForMs, reentrySuffix: suffix })
       if (!granted) return undefined
       if (this.clock.monotonicMs() - sentAtMs >= lockAtMostForMs) {
-        // The process was paused, or the answer took too long: another may already have the lock, or nobody may for a while.
+        // The process was paused, or the answer took too long: another caller may have the lock already, or no one may have it for a while.
         this.abandoned.add(name, token)
         return undefined
       }
@@ -114,7 +114,7 @@ class HeldLock implements SimpleLock {
     return new HeldLock(this.store, name, lockedBy, { lockedAt, lockUntil, fence }, lockAtLeastForMs)
   }
 
-  /** Two handles of one acquisition would disagree about when it ends. */
+  /** Two handles of one acquisition would disagree on when it ends. */
   private assertValid(): void {
     if (this.wasExtended) throw new StaleLockHandle(this.name)
   }

@@ -11,13 +11,13 @@ import type { RedisClient } from './providers/redis.js'
 
 /** A `Db` of the MongoDB driver, by its shape. */
 export interface LockDb {
-  /** As the driver's `Db` has it. */
+  /** Same as the driver's `Db`. */
   collection(name: string): object
-  /** As the driver's `Db` has it: runs one command on the database. */
+  /** Same as the driver's `Db`: runs one command on the database. */
   command(command: object): Promise<unknown>
 }
 
-/** Where locks are kept, and how. All options may be omitted: then the environment decides. */
+/** The options of `openLockProvider`. All may be omitted: then the environment decides. */
 export interface LockProviderOptions {
   /** Default 'auto': PHASELOCK_LOCKS, else by `url`, `client` and mode. */
   readonly provider?: ProviderKind | 'auto' | undefined
@@ -27,19 +27,19 @@ export interface LockProviderOptions {
   readonly url?: string | undefined
   /** Your own `Db`, `Pool` of pg, or client of ioredis or redis. You close it. */
   readonly client?: LockDb | PostgresPool | RedisClient | undefined
-  /** Who this process is in lockedBy. Default: POD_NAME, else host and process id; made unique per start. */
+  /** The identity of this process in lockedBy. Default: POD_NAME, else host and process id; made unique per start. */
   readonly name?: string | undefined
   /** MongoDB: default ShedLock's own, 'shedLock'. */
   readonly collection?: string | undefined
   /** PostgreSQL: default ShedLock's own, 'shedlock'. */
   readonly table?: string | undefined
-  /** PostgreSQL: whether a missing table or fence column is created when first needed. Default true. */
+  /** PostgreSQL: true to create a missing table or fence column when it is first needed. Default true. */
   readonly migrate?: boolean | undefined
   /** Redis: the first part of a key. Default ShedLock's own, 'job-lock'. */
   readonly prefix?: string | undefined
   /** Redis: the second part of a key. Default ShedLock's own, 'default'. */
   readonly environment?: string | undefined
-  /** Where options that aren't given are looked up. Default process.env. */
+  /** The source of options that aren't given. Default process.env. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
 }
 
@@ -51,7 +51,7 @@ const CONNECT_WITHIN_MS = 5_000
  * Opens a lock provider. Only the driver in use is loaded: `mongodb` comes with Phaselock, `pg` and `ioredis` are yours to
  * install. PostgreSQL and Redis may be down: no locks are granted until they are back.
  * @param fallback a database of this process, for locks that are configured nowhere else
- * @throws InvalidLockProvider; DatabaseUnreachable and the like if a mongodb:// URL can't be connected to
+ * @throws InvalidLockProvider; DatabaseUnreachable and similar errors if a mongodb:// URL can't be connected to
  */
 export async function openLockProvider(
   options: LockProviderOptions = {},
@@ -64,8 +64,8 @@ export async function openLockProvider(
 }
 
 /**
- * Named locks in an open database, next to the app's other collections. Whoever opened the client closes it.
- * @param options.name who this process is; default POD_NAME, else host and process id
+ * Named locks in an open database, next to the app's other collections. Closing the client is up to the code that opened it.
+ * @param options.name the identity of this process; default POD_NAME, else host and process id
  * @param options.collection default ShedLock's own, 'shedLock'
  */
 export function mongoLockProvider(db: Db, options: { name?: string; collection?: string } = {}): OperableLockProvider {
@@ -135,7 +135,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
       allowExitOnIdle: true,
       application_name: 'phaselock',
     })
-    // An idle connection broke: the next query opens another, or fails.
+    // An idle connection broke: the next query opens a new one, or fails.
     pool.on('error', () => undefined)
     return new PostgresLockStore(pool, { table, migrate, onClose: () => pool.end() })
   },
@@ -147,10 +147,10 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     const redis = new Redis(url!, {
       lazyConnect: true,
       connectTimeout: CONNECT_WITHIN_MS,
-      // A connection that went silent is closed, and another one is opened.
+      // A connection that went silent is closed and replaced.
       socketTimeout: CONNECT_WITHIN_MS,
       maxRetriesPerRequest: 1,
-      // If the connection is already gone, the client still waits for it to close, and keeps the process waiting too.
+      // If the connection is already gone, the client still waits for it to close, and so keeps the process from exiting.
       disconnectTimeout: 250,
       connectionName: 'phaselock',
     })
@@ -161,7 +161,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     redis.on('ready', () => {
       broken = undefined
     })
-    // 'Reached the max retries' helps nobody: report what actually failed.
+    // 'Reached the max retries' doesn't help: report the actual failure.
     const call = (command: string, ...args: string[]) =>
       redis.call(command, ...args).catch((error) => Promise.reject(broken ?? error))
     return new RedisLockStore({ call }, { prefix, environment, onClose: async () => redis.disconnect() })

@@ -6,7 +6,7 @@ const OR_NO_TICK = 'or give PhaselockModule `tick: false` if this process should
 export class InvalidModuleOptions extends Error {
   override readonly name = 'InvalidModuleOptions'
   constructor(
-    /** For each problem: the option, what was expected, and what was given. */
+    /** For each problem: the option, the expected and the given value. */
     readonly problems: readonly string[],
   ) {
     super(`PhaselockModule's options can't be used:\n${list(problems)}`)
@@ -17,14 +17,14 @@ export class InvalidModuleOptions extends Error {
 export class InvalidHandlers extends Error {
   override readonly name = 'InvalidHandlers'
   constructor(
-    /** For each problem: which lifecycle, phase or method it is, and how to mend it. */
+    /** For each problem: the lifecycle, phase or method, and the remedy. */
     readonly problems: readonly string[],
   ) {
     super(`Phaselock's lifecycles and their handlers don't fit together:\n${list(problems)}`)
   }
 }
 
-/** The tick is a cron job of the app's own ScheduleModule, and the app has none that runs cron jobs. */
+/** The tick is a cron job of the app's own ScheduleModule, and the app has no ScheduleModule that runs cron jobs. */
 export class NoScheduler extends Error {
   override readonly name = 'NoScheduler'
   constructor(
@@ -39,10 +39,10 @@ export class NoScheduler extends Error {
   }
 }
 
-/** Something of Phaselock was used without `PhaselockModule.forRoot` in the app. */
+/** Part of Phaselock was used without `PhaselockModule.forRoot` in the app. */
 export class ModuleNotConfigured extends Error {
   override readonly name = 'ModuleNotConfigured'
-  /** @param lifecycle which needs it; undefined: `by` does */
+  /** @param lifecycle the lifecycle that needs it; undefined: `by` does */
   constructor(
     readonly lifecycle?: string,
     by = "the test's kit",
@@ -58,7 +58,7 @@ export class ModuleNotConfigured extends Error {
 export class ModuleMissing extends Error {
   override readonly name = 'ModuleMissing'
   constructor(
-    /** How its import is written, and where it comes from. */
+    /** Its import as written in code, and the package that it comes from. */
     readonly module: string,
     /** The methods: `Class.method`. */
     readonly methods: readonly string[],
@@ -74,9 +74,9 @@ export class ModuleMissing extends Error {
 export class ModuleConfiguredTwice extends Error {
   override readonly name = 'ModuleConfiguredTwice'
   constructor(
-    /** Which module. */
+    /** The module that was configured. */
     readonly module: 'PhaselockModule' | 'SchedulesModule',
-    /** How many there are in the app: 2 or more. */
+    /** The number of configurations in the app: 2 or more. */
     readonly times: number,
   ) {
     const [ways, instead] = ONCE[module]
@@ -86,7 +86,7 @@ export class ModuleConfiguredTwice extends Error {
   }
 }
 
-/** How each is configured, and what modules use besides. */
+/** The ways to configure each module, and the alternative for other modules. */
 const ONCE = {
   PhaselockModule: ['forRoot() or forRootAsync()', ' and use PhaselockModule.forFeature([...]) elsewhere'],
   SchedulesModule: ['forRoot()', ': its Schedules can be injected everywhere'],
@@ -96,7 +96,7 @@ const ONCE = {
 export class InvalidSchedulerLocks extends Error {
   override readonly name = 'InvalidSchedulerLocks'
   constructor(
-    /** For each problem: the method (`Class.method`) or option, what was expected, and what was given. */
+    /** For each problem: the method (`Class.method`) or option, the expected and the given value. */
     readonly problems: readonly string[],
   ) {
     super(`the app's locks can't be used:\n${list(problems)}`)

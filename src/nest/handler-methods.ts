@@ -28,7 +28,7 @@ export interface CallbackMethod extends Pick<HandlerMethod, 'lifecycle' | 'where
   readonly call: AnyCallback
 }
 
-/** What the app's providers do for its lifecycles. */
+/** The methods of the app's providers that serve its lifecycles. */
 export interface Methods {
   readonly handlers: readonly HandlerMethod[]
   readonly callbacks: readonly CallbackMethod[]
@@ -37,8 +37,8 @@ export interface Methods {
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
 /**
- * The methods with `@lifecycle.OnPhase(...)` and `@lifecycle.Callback(...)` of all providers and controllers. A plain object with which a test replaces a provider handles
- * what the replaced class would.
+ * The methods with `@lifecycle.OnPhase(...)` and `@lifecycle.Callback(...)` of all providers and controllers. If a test replaces a provider
+ * by a plain object, the object handles the phases of the replaced class.
  * @throws InvalidHandlers for a class that Nest instantiates per request or per use: there is no single instance to call
  */
 export function handlerMethods(discovery: DiscoveryService): Methods {
@@ -98,11 +98,11 @@ function declaredBy<T extends { readonly lifecycle: string; readonly method: str
     .map((candidate) => declaredIn(candidate))
     .find((methods) => methods.length > 0)
   const keyOf = (one: T) => `${one.lifecycle} ${nameOf(one)} ${String(one.method)}`
-  // A subclass that overrides a method and decorates it again declares the same thing twice.
+  // A subclass that overrides a method and decorates it again declares the same handler twice.
   return [...new Map(declared?.map((one) => [keyOf(one), one])).values()]
 }
 
-/** A provider that a test replaces by something with fewer methods, or a property that isn't set. */
+/** The explanation for a provider that a test has replaced by an object with fewer methods, or for a property that isn't set. */
 function whyMissing(wrapper: Wrapper, { lifecycle, method, ...of }: MethodOf): string {
   const what = 'phase' in of ? `handles '${of.phase}'` : `is the callback '${of.callback}'`
   const got = shown(Object(wrapper.instance)[method])

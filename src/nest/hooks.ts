@@ -1,6 +1,6 @@
 import type { LeaseLoss, Logger, ReplicaObserver } from '../phases/index.js'
 
-/** A document went to another phase by a step's `moveTo` or by its phase's deadline. */
+/** The move of a document to another phase by a step's `moveTo` or by its phase's deadline. */
 export interface Transition {
   /** The lifecycle's name. */
   readonly lifecycle: string
@@ -12,27 +12,27 @@ export interface Transition {
   readonly to: string
   /** `step`: its handler returned `step.moveTo(...)`; `deadline`: the phase took longer than its deadline allows. */
   readonly by: 'step' | 'deadline'
-  /** The name of the step that moved it; null when it has none. */
+  /** The name of the step that moved it; null if it has none. */
   readonly step: string | null
-  /** How long the handler ran. */
+  /** The run time of the handler. */
   readonly ms: number
 }
 
-/** A document waits for a person: its handler parked it, or its attempts or claims were used up. */
+/** A document that waits for a person: its handler parked it, or its attempts or claims were used up. */
 export interface Parked {
   /** The lifecycle's name. */
   readonly lifecycle: string
   /** The document's `_id`. */
   readonly id: unknown
-  /** The phase in which it was parked, and in which it goes on when somebody unparks it. */
+  /** The phase where it was parked, and where it continues once a person unparks it. */
   readonly phase: string
-  /** What the handler gave to `step.park`, or why the engine parked it, such as '20 errors in a row, the last: ...'. */
+  /** The reason passed to `step.park`, or the engine's own, such as '20 errors in a row, the last: ...'. */
   readonly reason: string | null
 }
 
 /**
- * Called after the database has recorded the change, by the replica that made it. What a hook throws or rejects with is only logged;
- * nothing waits for a hook. State rules move documents in bulk and have no hook: see `observer.ruled`.
+ * Callbacks that run after the database has recorded the change, in the replica that made it. Errors that a hook throws or rejects with are
+ * only logged; no work waits for a hook. State rules move documents in bulk and have no hook: see `observer.ruled`.
  */
 export interface Hooks {
   /** A document is in another phase. */

@@ -1,6 +1,6 @@
 /**
- * Phaselock in a Nest app: handlers are methods, and the replica starts and stops with the app. Named locks of
- * `phaselock/locks/nest` are here too.
+ * Phaselock in a Nest app: handlers are methods, and the replica starts and stops with the app. It also exports the named locks of
+ * `phaselock/locks/nest`.
  * Needs Nest (`npm install @nestjs/common @nestjs/core @nestjs/schedule reflect-metadata rxjs`).
  *
  * @example

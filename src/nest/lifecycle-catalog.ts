@@ -12,47 +12,47 @@ import {
 import { InvalidHandlers } from './errors.js'
 import type { CallbackMethod, HandlerMethod, Methods } from './handler-methods.js'
 
-/** A lifecycle as `forFeature` takes it: a definition, whose handlers are methods of the app's providers, or one with handlers. */
+/** A lifecycle passed to `forFeature`: a definition, whose handlers are methods of the app's providers, or one with handlers. */
 export interface FeatureLifecycle {
-  /** The lifecycle's name, by which it is injected: once in the app. */
+  /** The lifecycle's name, unique in the app; it is injected by this name. */
   readonly name: string
-  /** What `define` made of the definition: `lifecycle.model`. */
+  /** The model created by `define`: `lifecycle.model`. */
   readonly model: LifecycleModel
 }
 
-/** What one `forFeature` brings; a provider of its module, so that the catalog finds all of them. @internal */
+/** The lifecycles of one `forFeature`; a provider of its module, so that the catalog finds all of them. @internal */
 export class FeatureLifecycles {
   constructor(
     readonly lifecycles: readonly FeatureLifecycle[],
-    /** undefined: the module's own. */
+    /** Undefined: the module's own. */
     readonly database: string | undefined,
   ) {}
 }
 
 interface Entry {
   readonly model: LifecycleModel
-  /** What came with its handlers, as it was given. */
+  /** The lifecycle as it was given, if it came with its handlers. */
   readonly given?: RunnableLifecycle
-  /** The app's own. */
+  /** The app's own lifecycle. */
   readonly runnable: RunnableLifecycle
-  /** The name of the database that its documents are in; undefined: the module's own. */
+  /** The name of the database of its documents; undefined: the module's own. */
   readonly database: string | undefined
-  /** By phase; undefined: the lifecycle came with its handlers. */
+  /** The methods by phase; undefined: the lifecycle came with its handlers. */
   readonly methods: Map<string, HandlerMethod> | undefined
-  /** By name. */
+  /** The callbacks by name. */
   readonly callbacks: Map<string, CallbackMethod>
 }
 
 const DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
 /**
- * All lifecycles of an app. It is complete before the first provider is made (modules are known then, instances aren't), so a
- * bound lifecycle can be injected into the very class that handles its phases; the methods are found when the app starts.
+ * All lifecycles of an app. It is complete before the first provider is created (modules are known then, instances aren't), so a
+ * bound lifecycle can be injected into the very class that handles its phases. The methods are found when the app starts.
  */
 export class LifecycleCatalog {
   private readonly entries = new Map<string, Entry>()
 
-  /** @throws InvalidHandlers for two different lifecycles of one name, or something that isn't a lifecycle */
+  /** @throws InvalidHandlers for two different lifecycles of one name, or for a value that isn't a lifecycle */
   constructor(discovery: DiscoveryService, plain: readonly RunnableLifecycle[]) {
     const features = discovery
       .getProviders()
@@ -64,7 +64,7 @@ export class LifecycleCatalog {
     if (problems.length > 0) throw new InvalidHandlers(problems)
   }
 
-  /** The lifecycles by the database that their documents are in; undefined: the module's own. */
+  /** The lifecycles by the database of their documents; undefined: the module's own. */
   get byDatabase(): Map<string | undefined, RunnableLifecycle[]> {
     const grouped = Map.groupBy(this.entries.values(), (entry) => entry.database)
     return new Map([...grouped].map(([database, entries]) => [database, entries.map((entry) => entry.runnable)]))
@@ -76,15 +76,15 @@ export class LifecycleCatalog {
     return all.length > 0 ? Math.min(...all) : DEFAULT_LOCK_TIMEOUT_MS
   }
 
-  /** The one bound lifecycle of this name; undefined: the app was made without it (a module that is loaded lazily). */
+  /** Returns the one bound lifecycle of this name; undefined: the app was created without it (a module that is loaded lazily). */
   bound(lifecycle: FeatureLifecycle): RunnableLifecycle | undefined {
     return this.entries.get(lifecycle.name)?.runnable
   }
 
   /**
-   * Gives the working phases and the callbacks their methods.
+   * Connects the working phases and the callbacks to their methods.
    * @param ownersOnly this process doesn't work on documents: a lifecycle may be without any handler
-   * @throws InvalidHandlers listing every phase and callback without a method, with two, and every method that no lifecycle asks for
+   * @throws InvalidHandlers listing every phase and callback with no method or with two, and every method that no lifecycle needs
    */
   connect({ handlers, callbacks }: Methods, { ownersOnly }: { ownersOnly: boolean }): void {
     const taking = [...handlers.map((method) => this.take(method)), ...callbacks.map((one) => this.takeCallback(one))]
@@ -121,7 +121,7 @@ export class LifecycleCatalog {
     else if (!there?.methods && there && there.given !== lifecycle)
       return `lifecycle '${model.name}' was given handlers twice (two calls of handle); keep one`
     else if (there?.given !== lifecycle) {
-      // Made when its file was imported, so another app of this process may have it too.
+      // Created when its file was imported, so another app of this process may have it too.
       const runnable = lifecycle instanceof BoundLifecycle ? lifecycle.forApp() : lifecycle
       const more = { methods: undefined, callbacks: new Map() }
       this.entries.set(model.name, { model, given: lifecycle, runnable, database, ...more })
@@ -189,6 +189,6 @@ function entryOf(model: LifecycleModel, database: string | undefined): Entry {
 const isRunnable = (lifecycle: FeatureLifecycle): lifecycle is FeatureLifecycle & RunnableLifecycle =>
   'handlers' in lifecycle
 
-/** A lifecycle's name as a variable would be called: 'api-gateway' -> 'apiGateway'. For advice only. */
+/** A lifecycle's name as a variable name: 'api-gateway' -> 'apiGateway'. For advice only. */
 const camel = (name: string): string =>
   name.replace(/[^A-Za-z0-9]+(.)?/g, (_all, next?: string) => next?.toUpperCase() ?? '')

@@ -6,15 +6,15 @@ import type { ModuleSettings } from './options.js'
 import { orClose } from './or-close.js'
 import { endlessWaits, secondClient } from './second-client.js'
 
-/** One database over the connections that a replica and its owners use. */
+/** One database over the connections used by a replica and by its owners. */
 export interface ReplicaDatabases {
   /** The app's own client: owners' calls can join its transactions. */
   readonly ownerDb: Db
-  /** Claims and outcomes: each wait of its client ends within a third of the lockTimeout, where such a client could be made. */
+  /** For claims and outcomes: each wait of its client ends within a third of the lockTimeout, if such a client could be created. */
   readonly db: Db
-  /** Renewals: a connection of their own, where one could be made. */
+  /** For renewals: a connection of their own, if one could be created. */
   readonly renewalDb: Db
-  /** Listening: a connection of its own; undefined where none could be made or nobody listens. */
+  /** For listening: a connection of its own; undefined if none could be created or if this process doesn't listen. */
   readonly doorbellDb: Db | undefined
 }
 
@@ -22,15 +22,15 @@ export interface ReplicaDatabases {
 export interface ModuleDatabase {
   /** The name of the database of lifecycles that name none. */
   readonly name: string
-  /** @throws InvalidModuleOptions for another database when the module was given a `db` that doesn't expose its client */
+  /** @throws InvalidModuleOptions for another database if the module was given a `db` that doesn't expose its client */
   of(database?: string): ReplicaDatabases
-  /** Closes what was opened here, and nothing that the app has passed in. */
+  /** Closes the connections that were opened here, never those that the app has passed in. */
   close(): Promise<void>
 }
 
 /**
- * @param lockTimeoutMs the shortest one of the app's lifecycles: each wait of a client made here ends within a third of it
- * @throws DatabaseUnreachable, InvalidMongoUri, NoDatabase when the database is to be opened here and can't be
+ * @param lockTimeoutMs the shortest one of the app's lifecycles: each wait of a client created here ends within a third of it
+ * @throws DatabaseUnreachable, InvalidMongoUri, NoDatabase if the database can't be opened here
  */
 export async function openModuleDatabase(
   settings: ModuleSettings,
@@ -106,13 +106,13 @@ async function withOwnClients(
 const listens = ({ tick, doorbell }: ModuleSettings): boolean => tick && doorbell !== 'off'
 
 /**
- * Clients besides the app's own, so that neither its endless waits nor its full pool cost a lease.
- * @returns `work`, for claims and outcomes: undefined where the app's own client will do, or has to
+ * Creates clients besides the app's own, so that neither its endless waits nor its full pool cost a lease.
+ * @returns `work`, for claims and outcomes: undefined if the app's own client is suitable, or no other could be created
  */
 async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger) {
   const renewals = await secondClient(client, lockTimeoutMs, { maxPoolSize: 1 })
   const endless = endlessWaits(client, lockTimeoutMs)
-  // Another copy of the driver has other error classes, which the lock protocol would not recognise.
+  // Another copy of the driver has other error classes, which the lock protocol would not recognize.
   const reasons = client instanceof MongoClient ? endless : [...endless, 'another copy of the mongodb driver']
   if (!renewals) {
     logger.warn(

@@ -14,12 +14,12 @@ import type { ModuleSettings } from './options.js'
 
 /** The replicas of an app: one for each database that its lifecycles' documents are in, all of them in this process. */
 export class ModuleReplicas {
-  /** By the name of the database. */
+  /** The replicas by the name of their database. */
   private readonly replicas = new Map<string, Replica>()
-  /** Those with something to do; the module's own database may be without lifecycles. */
+  /** The replicas with lifecycles; the module's own database may have none. */
   readonly working: readonly Replica[]
 
-  /** Shared by all: the cores belong to the process. */
+  /** Shared by all replicas: the cores belong to the process. */
   private readonly threads: ThreadPool
   private readonly sharedPlaces: SharedPlaces | undefined
   private readonly logger: Logger
@@ -42,7 +42,7 @@ export class ModuleReplicas {
     this.working = [...lifecycles].filter(([, found]) => found.length > 0).map(([name]) => this.of(name))
   }
 
-  /** The replica of the module's own database, or of another that a `forFeature` named. */
+  /** Returns the replica of the module's own database, or of a database named by a `forFeature`. */
   of(name: string = this.database.name): Replica {
     return this.replicas.get(name)!
   }
@@ -63,6 +63,6 @@ export class ModuleReplicas {
   }
 }
 
-/** Who is told of what the app's replicas do. */
+/** The observers of the app's replicas. */
 export const observersOf = (settings: ModuleSettings, logger: Logger): ReplicaObserver[] =>
   [settings.observer ?? [], hooksObserver(settings, logger)].flat()

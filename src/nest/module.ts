@@ -81,13 +81,13 @@ const locks: Provider = {
     }),
 }
 
-/** What the app has once, for all of its modules. Being global it is shut down last: the database outlives the steps. @internal */
+/** The app-wide part, shared by all of its modules. Because it is global it is shut down last: the database outlives the steps. @internal */
 @Global()
 @Module({})
 export class PhaselockCoreModule implements OnApplicationShutdown {
   constructor(@Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase) {}
 
-  /** Called after those of its providers: the locks are closed by then. */
+  /** Called after the same hook of its providers, so the locks are already closed. */
   async onApplicationShutdown(): Promise<void> {
     await this.opened.close()
   }
@@ -95,17 +95,17 @@ export class PhaselockCoreModule implements OnApplicationShutdown {
 
 /**
  * Phaselock in a Nest app. The root module imports `forRoot` (or `forRootAsync`) once, and ScheduleModule.forRoot() of
- * @nestjs/schedule, whose cron runs the tick; each module with lifecycles of its own imports `forFeature`.
+ * @nestjs/schedule, whose cron runs the tick. Each module with lifecycles of its own imports `forFeature`.
  */
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
 export class PhaselockModule {
-  /** Errors at start: InvalidModuleOptions, InvalidHandlers, NoScheduler, those of `connectDatabase()` and of a replica's start. */
+  /** Errors at start: InvalidModuleOptions, InvalidHandlers, NoScheduler, and the errors of `connectDatabase()` and of a replica's start. */
   static forRoot(options: PhaselockModuleOptions = {}): DynamicModule {
     return rootModule({ provide: PHASELOCK_OPTIONS, useValue: options })
   }
 
-  /** The same with options from a factory: a ConfigService, or a connection that another module has made. */
+  /** The same with options from a factory: a ConfigService, or a connection that another module has opened. */
   static forRootAsync(options: PhaselockModuleAsyncOptions): DynamicModule {
     const { provider, imports } = optionsFrom('PhaselockModule.forRootAsync', PHASELOCK_OPTIONS, options)
     return rootModule(provider, imports)
@@ -113,7 +113,7 @@ export class PhaselockModule {
 
   /**
    * Registers lifecycles: definitions, whose handlers are methods with `@lifecycle.OnPhase(...)` of any provider of the app, or
-   * what `lifecycle.handle({...})` returned. Each can be injected with `@InjectLifecycle(lifecycle)`. With `database` their
+   * the results of `lifecycle.handle({...})`. Each can be injected with `@InjectLifecycle(lifecycle)`. With `database` their
    * documents are in that database of the same server, and a replica of its own works on them, in the same process.
    * @throws InvalidModuleOptions
    */
@@ -133,7 +133,7 @@ export class PhaselockModule {
   }
 }
 
-/** The runner isn't global: its onModuleDestroy, which ends the work, comes before that of the modules that the work uses. */
+/** The runner isn't global: its onModuleDestroy, which ends the work, runs before the one of the modules that the work uses. */
 function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imports'] = []): DynamicModule {
   const core: DynamicModule = {
     module: PhaselockCoreModule,

@@ -2,19 +2,19 @@ import { Logger as NestLogger } from '@nestjs/common'
 import { withErrors } from '../options/index.js'
 import type { Logger } from '../phases/index.js'
 
-/** The part of Nest's LoggerService that is used; an app's own logger fits too. */
+/** The part of Nest's LoggerService that is used here; an app's own logger fits too. */
 export interface NestLog {
   /** Gets lines of level info. */
   log(message: string): unknown
   /** Gets lines of level warn. */
   warn(message: string): unknown
-  /** Gets lines of level error, with the stack where they have an error. */
+  /** Gets lines of level error, with the stack if they have an error. */
   error(message: string, stack?: string): unknown
   /** Gets lines of level debug; without it they are dropped. */
   debug?(message: string): unknown
 }
 
-/** Phaselock's lines through Nest's logger: the fields follow the message as `name=value`. */
+/** Sends Phaselock's lines through Nest's logger: the fields follow the message as `name=value`. */
 export function nestLogger(target: NestLog = new NestLogger('Phaselock')): Logger {
   return {
     debug: (message, fields) => void target.debug?.(line(message, fields)),
@@ -34,7 +34,7 @@ function line(message: string, fields: object | undefined): string {
   return shown.length > 0 ? `${message} (${shown.join(' ')})` : message
 }
 
-/** Ids print as they would be typed, everything else as JSON. */
+/** Prints ids as they would be typed, everything else as JSON. */
 function text(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value !== 'object' || value === null) return String(value)

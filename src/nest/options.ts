@@ -6,37 +6,35 @@ import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
 import type { AsyncOptions, LocksOptions } from './locks/options.js'
 
-/**
- * The app's own handles, typed by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other types.
- */
+/** The app's own handles, typed by their shape: an app may bring another copy of the driver (Mongoose does), with different class types. */
 export interface AppDb {
-  /** The database that lifecycles are in whose `forFeature` names none. */
+  /** The database of lifecycles whose `forFeature` names none. */
   readonly databaseName: string
-  /** As the driver's `Db` has it. */
+  /** Same as the driver's `Db`. */
   collection(name: string): object
-  /** As the driver's `Db` has it: runs one command on the database. */
+  /** Same as the driver's `Db`: runs one command on the database. */
   command(command: object): Promise<unknown>
 }
 
 /** The app's own MongoClient, by its shape. */
 export interface AppClient {
-  /** As the driver has it. */
+  /** Same as the driver's. */
   db(name?: string): AppDb
-  /** Tells a client by its shape: it is never called, as the client is connected. */
+  /** Identifies a client by its shape: it is never called, because the client is already connected. */
   connect(): Promise<unknown>
 }
 
-/** An open connection of the app's own, as Mongoose and `connectDatabase()` have it. One that is still opening is waited for. */
+/** An open connection of the app's own, from Mongoose or `connectDatabase()`. If it is still opening, it is awaited. */
 export interface AppConnection {
   /** The database of the lifecycles; absent while a Mongoose connection is still opening. */
   readonly db?: AppDb | undefined
-  /** Tells a connection by its shape: it is never called, as you close what you have opened. */
+  /** Identifies a connection by its shape: it is never called, because you close the connections that you have opened. */
   close(): Promise<unknown>
-  /** Mongoose's: resolves when the connection is open. Awaited when there is no `db` yet. */
+  /** Mongoose's: resolves when the connection is open. Awaited if there is no `db` yet. */
   asPromise?(): Promise<unknown>
 }
 
-/** What `PhaselockModule.forFeature` takes besides the lifecycles. */
+/** The options of `PhaselockModule.forFeature` besides the lifecycles. */
 export interface FeatureOptions {
   /** The database of these lifecycles' documents, on the same server. Default: that of the module. */
   readonly database?: string | undefined
@@ -45,36 +43,36 @@ export interface FeatureOptions {
 /** Replica options that the module passes on. Default: their settings in the environment; for `logger`: Nest's, with the context 'Phaselock'. */
 type PassedOn = Pick<ReplicaOptions, keyof typeof sharedOptions>
 
-/** What `PhaselockModule.forRoot` takes. At most one of `uri`, `client`, `db` and `connection`; without any, `connectDatabase()` decides. */
+/** The options of `PhaselockModule.forRoot`. At most one of `uri`, `client`, `db` and `connection`; without any, `connectDatabase()` decides. */
 export interface PhaselockModuleOptions extends Hooks, PassedOn {
   /** A connection string; empty counts as not given. Default: MONGODB_URI, else a local database for development. */
   readonly uri?: string | undefined
   /** Your own connected client, with `database`. You close it, after the app. */
   readonly client?: AppClient
-  /** The database's name. Required with `client`; else default: the one in the connection string, else 'phaselock'. */
+  /** The database's name. Required with `client`; otherwise the default is the one in the connection string, else 'phaselock'. */
   readonly database?: string | undefined
   /** Your own database handle. You close its client, after the app. */
   readonly db?: AppDb
-  /** A Mongoose connection, or what `connectDatabase()` gave. You close it, after the app. */
+  /** A Mongoose connection, or one from `connectDatabase()`. You close it, after the app. */
   readonly connection?: AppConnection
-  /** Lifecycles that have their handlers already: `lifecycle.handle({...})`. */
+  /** Lifecycles that already have their handlers: `lifecycle.handle({...})`. */
   readonly lifecycles?: readonly RunnableLifecycle[] | undefined
-  /** Whether this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
+  /** True if this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
   readonly tick?: boolean | undefined
-  /** Where settings are read that no option in code sets: PHASELOCK_GRACE and the like (docs/settings.md). Default process.env. */
+  /** The source of settings that no option in code sets: PHASELOCK_GRACE and the like (docs/settings.md). Default process.env. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
   /** Named locks: `@SchedulerLock` and `LockExecutor`. Default: in this module's database. */
   readonly locks?: LocksOptions | undefined
 }
 
-/** What `PhaselockModule.forRootAsync` takes. */
+/** The options of `PhaselockModule.forRootAsync`. */
 export type PhaselockModuleAsyncOptions = AsyncOptions<PhaselockModuleOptions>
 
-/** The options, checked, with what is missing filled in. */
+/** The checked options, with defaults filled in. */
 export interface ModuleSettings extends PhaselockModuleOptions {
   /** The folder of a local database; undefined: the default. */
   readonly dataDir?: string | undefined
-  /** How long the server of a connection string may take to answer; undefined: the default. */
+  /** The time limit for connecting to the server of a connection string; undefined: the default. */
   readonly connectTimeout?: Duration | undefined
   readonly lifecycles: readonly RunnableLifecycle[]
   readonly tick: boolean
@@ -105,7 +103,7 @@ const featureOptions = t.object({ database: t.optional(t.aDatabaseName) })
 
 const CONNECTIONS = ['uri', 'client', 'db', 'connection'] as const
 
-/** @throws InvalidModuleOptions listing every problem: unknown options, wrong types, two databases at once; UnsupportedNode */
+/** @throws InvalidModuleOptions listing every problem: unknown options, wrong types, two databases given; UnsupportedNode */
 export function parseOptions(given: PhaselockModuleOptions = {}): ModuleSettings {
   requireNode()
   const read = readOptions(moduleOptions, given)
@@ -124,7 +122,7 @@ export function parseFeatureOptions(given: FeatureOptions): FeatureOptions {
 
 function connectionProblems(given: PhaselockModuleOptions): string[] {
   const used = CONNECTIONS.filter((name) => given[name] !== undefined && given[name] !== '')
-  // An undefined handle would silently mean another database than the one that was meant.
+  // An undefined handle would silently select a database other than the intended one.
   const problems = (['client', 'db', 'connection'] as const)
     .filter((name) => name in given && given[name] === undefined)
     .map((name) => `${name}: expected a value, got undefined; is the connection open when the options are built?`)

@@ -1,4 +1,7 @@
-/** What `start` returns. An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
+/**
+ * Returns the result of `start`, or closes `opened` if it fails. An app that fails to start runs no shutdown hooks, and open handles would
+ * keep the process alive.
+ */
 export async function orClose<T>(
   opened: { close(): Promise<unknown> } | undefined,
   start: () => T | Promise<T>,

@@ -30,30 +30,31 @@ import type { AuditOptions, LifecycleModel } from '../phases/index.js'
 import { type AsyncOptions, optionsFrom } from './locks/options.js'
 import type { AppDb } from './options.js'
 
-/** Whose questions are shown and answered over HTTP, and by whom. */
+/** The questions that are served over HTTP, and the users who may answer them. */
 export interface QuestionsSources {
   /** The database of the documents. */
   readonly db: AppDb
   /** The lifecycles that ask: definitions, or with their handlers. */
   readonly lifecycles: readonly { readonly model: LifecycleModel }[]
   /**
-   * Who sends a request: the name that is kept with an answer, at most 200 characters. Undefined: nobody who may see or answer anything (401).
-   * Check a token here, or take what a guard of your app has put into the request; `request` is your platform's (Express', Fastify's).
+   * Returns the sender of a request: the name that is kept with an answer, at most 200 characters. Undefined: the sender may not see or answer
+   * any question (401). Check a token here, or use a value that a guard of your app has put into the request. `request` is your platform's
+   * (Express', Fastify's).
    */
   readonly by: (request: QuestionsHttpRequest) => string | undefined | Promise<string | undefined>
-  /** How long the entry of an answer is kept in the audit. Default 90d. */
+  /** The retention of an answer's entry in the audit. Default 90d. */
   readonly auditFor?: AuditOptions['keepFor']
-  /** `off`: a replica finds the answer with its next tick. Default: it is notified. */
+  /** `off`: a replica finds the answer with its next tick. Default: the replica is notified. */
   readonly doorbell?: DoorbellMode | undefined
 }
 
-/** What Express' and Fastify's requests have in common; yours has more. */
+/** The common part of Express' and Fastify's requests; yours has more. */
 export interface QuestionsHttpRequest {
-  /** Names in small letters. */
+  /** Header names in lower case. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
-/** What `QuestionsHttpModule.forRootAsync` takes. */
+/** The options of `QuestionsHttpModule.forRootAsync`. */
 export type QuestionsHttpAsyncOptions = AsyncOptions<QuestionsSources>
 
 const GIVEN_SOURCES = Symbol.for('phaselock:questions-sources-given')
@@ -82,7 +83,10 @@ const listQuery = t.object({ lifecycle: t.optional(t.aName), to: t.optional(t.aN
 class QuestionsController {
   constructor(@Inject(QUESTIONS_SOURCES) private readonly sources: QuestionsSources) {}
 
-  /** The open questions, oldest first: `?lifecycle=` those of one, `?to=` those that are meant for somebody, or for nobody in particular. */
+  /**
+   * Lists the open questions, oldest first. `?lifecycle=` selects those of one lifecycle, `?to=` those addressed to this
+   * person or to no one in particular.
+   */
   @Get()
   @Header('Cache-Control', 'no-store')
   async list(@Req() request: QuestionsHttpRequest, @Query() query: unknown): Promise<object> {
@@ -96,7 +100,7 @@ class QuestionsController {
     })
   }
 
-  /** Answers what a document asks: `{ option, comment, question }`. */
+  /** Answers a document's question: `{ option, comment, question }`. */
   @Post(':lifecycle/:id')
   @HttpCode(200)
   async answer(
@@ -152,20 +156,20 @@ function checkSources(given: QuestionsSources): QuestionsSources {
   return given
 }
 
-/** Another site's page may send a form in the name of somebody who is logged in, but no JSON. */
+/** Requires JSON, because a page of another site can send a form in the name of a logged-in user, but not JSON. */
 function requireJson({ headers }: QuestionsHttpRequest): void {
   const type = headers['content-type']
   if (!/^application\/json\b/i.test(String(type)))
     throw problem(415, 'invalidRequest', `expected the content type application/json, got ${String(type)}`)
 }
 
-/** As `--json` of the commands prints it, in Extended JSON. */
+/** Formats the answer as `--json` of the commands prints it, in Extended JSON. */
 const shown = (value: object): object => BSON.EJSON.serialize(value, { relaxed: true })
 
 const problem = (statusCode: number, error: string, message: string) =>
   new HttpException({ statusCode, error, message }, statusCode)
 
-/** What was refused, as an answer that says why, or that the database doesn't answer; other errors stay the app's. */
+/** Turns a refusal into an answer that gives the reason, and an outage of the database into a 503; other errors stay the app's. */
 async function overHttp<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -182,7 +186,7 @@ async function overHttp<T>(work: () => Promise<T>): Promise<T> {
     if (error instanceof NotFound) throw problem(404, reason ?? 'notFound', error.problem)
     if (error instanceof Refused) throw problem(409, reason ?? 'refused', error.problem)
     if (error instanceof UsageError)
-      // The advice is for the command line, but for the spellings of an `_id`.
+      // The advice is for the command line, except for the spellings of an `_id`.
       throw problem(
         reason === 'unknownLifecycle' ? 404 : 400,
         reason ?? 'invalidRequest',

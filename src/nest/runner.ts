@@ -25,11 +25,11 @@ const TICK_MS = 1_000
 
 /**
  * Runs the app's replicas, one for each database: checks them in onModuleInit, and lets them work from onApplicationBootstrap until
- * onModuleDestroy, where they stop before the app's connections close (running steps still need those).
+ * onModuleDestroy, when they stop before the app's connections close (running steps still need those).
  */
 @Injectable()
 export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
-  /** Where in the second this replica looks; replicas spread their looks. */
+  /** The offset within the second at which this replica looks for work, so that replicas spread out. */
   private readonly offsetMs = Math.floor(Math.random() * TICK_MS)
   private readonly stopping = new AbortController()
   private working = false
@@ -60,13 +60,16 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     this.working = true
   }
 
-  /** Never throws and never overlaps: a replica that is still ticking joins that tick. A late call (busy event loop) is better than a skipped one. */
+  /**
+   * Runs one tick. Never throws and never overlaps: a replica that is still ticking joins that tick.
+   * A late call (busy event loop) is better than a skipped one.
+   */
   @Cron(CronExpression.EVERY_SECOND, { name: TICK_JOB, threshold: TICK_MS })
   async tick(): Promise<void> {
     if (!this.working) return
     const everyMs = durationMs(this.settings.tickEvery ?? '1s')
     const nowMs = systemClock.monotonicMs()
-    // Every second but those in between; half a second is for a cron that comes early.
+    // Runs only when an interval has passed; the half second allows for a cron that fires early.
     if (everyMs > TICK_MS && nowMs - this.tickedAtMs < everyMs - TICK_MS / 2) return
     this.tickedAtMs = nowMs
     await sleep(this.offsetMs, { signal: this.stopping.signal })
@@ -85,7 +88,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     if (options?.cronJobs === false) throw new NoScheduler('crons are off')
   }
 
-  /** Requires the Phaselock modules that this app's decorated methods need; a process that doesn't work leaves those to others. */
+  /** Requires the Phaselock modules that this app's decorated methods need; a process that doesn't work leaves those methods to other processes. */
   private requireModules(): void {
     for (const { instance, isAlias } of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
       const unmet = isAlias ? [] : needed(instance)

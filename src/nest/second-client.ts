@@ -2,8 +2,8 @@ import type { MongoClient, MongoClientOptions, MongoOptions } from 'mongodb'
 import { protocolClient, protocolClientOptions } from '../database/index.js'
 
 /**
- * Options of a client, besides its hosts, that a second one needs to reach the same server. Not `maxPoolSize`: it bounds what the app's
- * own work shares, and at its limit would make claims and outcomes wait for each other; the second client opens only what it uses.
+ * Options of a client, besides its hosts, that a second one needs to reach the same server. `maxPoolSize` isn't among them: it limits the
+ * app's own work, and at that limit claims and outcomes would wait for each other. The second client opens only the connections it uses.
  */
 const CARRIED = Object.values({
   tls: ['tls', 'tlsCAFile', 'tlsCRLFile', 'tlsCertificateKeyFile', 'tlsCertificateKeyFilePassword'],
@@ -11,17 +11,17 @@ const CARRIED = Object.values({
   checks: ['servername', 'rejectUnauthorized', 'checkServerIdentity'],
   server: ['replicaSet', 'directConnection', 'serverApi', 'family', 'lookup'],
   proxy: ['proxyHost', 'proxyPort', 'proxyUsername', 'proxyPassword'],
-  /** What may not be stored in the clear, and how documents look to handlers. */
+  /** Fields that may not be stored in the clear, and the representation of documents for handlers. */
   documents: ['autoEncryption', 'bsonRegExp', 'ignoreUndefined', 'promoteBuffers', 'promoteLongs', 'promoteValues'],
   values: ['raw', 'serializeFunctions', 'useBigInt64'],
   connections: ['compressors', 'zlibCompressionLevel', 'maxConnecting', 'maxIdleTimeMS'],
 }).flat()
-/** Allowed only where the hosts come from DNS. */
+/** Allowed only if the hosts come from DNS. */
 const CARRIED_WITH_SRV = ['srvMaxHosts', 'srvServiceName']
 
 /**
- * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol. Undefined when
- * the app's client doesn't expose its options, or a second one can't be made.
+ * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol. Undefined if
+ * the app's client doesn't expose its options, or if a second one can't be created.
  */
 export async function secondClient(
   given: unknown,
@@ -48,7 +48,7 @@ export async function secondClient(
   }
 }
 
-/** A connection string of a client's hosts; undefined where it has none. */
+/** A connection string of a client's hosts; undefined if it has no hosts. */
 export function uriOf({ srvHost, hosts = [], loadBalanced }: Partial<MongoOptions>): string | undefined {
   const query = loadBalanced ? '?loadBalanced=true' : '' // the driver accepts it nowhere else
   if (srvHost) return `mongodb+srv://${srvHost}/${query}`
@@ -72,12 +72,12 @@ export function carriedOptions(options: Readonly<Record<string, unknown>>): Mong
   }
 }
 
-/** The driver's waits; 0 or nothing means no limit, except for the operation's own `timeoutMS`. */
+/** The driver's waits; 0 or undefined means no limit, except for the operation's own `timeoutMS`. */
 const WAITS = ['serverSelectionTimeoutMS', 'connectTimeoutMS', 'socketTimeoutMS', 'waitQueueTimeoutMS'] as const
 
 /**
- * Waits of a client that may last longer than a third of `lockTimeoutMs` (lock protocol, point 11), as `name=value`; empty:
- * a replica on it learns of a dead server while it still has its leases.
+ * The waits of a client that may last longer than a third of `lockTimeoutMs` (lock protocol, point 11), as `name=value`. Empty:
+ * a replica that uses the client learns of a dead server while it still has its leases.
  */
 export function endlessWaits(client: unknown, lockTimeoutMs: number): string[] {
   const options = (client as { options?: Record<string, unknown> } | undefined)?.options ?? {}

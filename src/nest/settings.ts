@@ -4,8 +4,8 @@ import type { Alongside, Logger } from '../phases/index.js'
 import { type ModuleSettings, type PhaselockModuleOptions, parseOptions } from './options.js'
 
 /**
- * The module's options, completed by those settings of the environment that `phaselock start` reads too (docs/settings.md). An option in code
- * wins; which settings have no effect is logged.
+ * The module's options, completed by the settings of the environment that `phaselock start` reads too (docs/settings.md). An option in code
+ * wins; settings without effect are logged.
  * @throws InvalidModuleOptions; InvalidSettings; MissingPackage and PodUnknown for early recovery
  */
 export async function moduleSettings(
@@ -37,7 +37,7 @@ async function recovery(): Promise<Alongside> {
 const withoutUnset = (code: ModuleSettings): ModuleSettings =>
   Object.fromEntries(Object.entries(code).filter(([, value]) => value !== undefined && value !== '')) as never
 
-/** Names only: a value may be a secret. */
+/** Logs only the names: a value may be a secret. */
 function report(code: ModuleSettings, settings: Partial<Settings>, logger: Logger): void {
   const given = SETTINGS.filter(({ key }) => settings[key] !== undefined)
   const won = given.flatMap(({ key, variable, options = [] }) => {

@@ -3,16 +3,16 @@ import { type HealthCheckResult, HealthCheckService, HealthIndicatorService, Ter
 import { Registry } from 'prom-client'
 import { checkOptions, t } from '../options/index.js'
 
-/** What the web server shows. */
+/** The sources of the web server's answers. */
 export interface TelemetrySources {
-  /** What `/metrics` shows: `replicaMetrics(...).registry`, or your own Registry of prom-client. */
+  /** The content of `/metrics`: `replicaMetrics(...).registry`, or your own Registry of prom-client. */
   readonly registry: {
-    /** The text for Prometheus, made anew for each scrape. */
+    /** Returns the text for Prometheus, generated for each scrape. */
     metrics(): Promise<string>
   }
-  /** Why this replica (or one of its workers) isn't ready; empty when it is. */
+  /** Returns the reasons why this replica (or one of its workers) isn't ready; empty if it is. */
   readonly notReady: () => readonly string[] | Promise<readonly string[]>
-  /** What people have paused, in words: a replica that waits for them is ready all the same. Default: it isn't said. */
+  /** Returns in words what users have paused: a replica that waits for them is ready all the same. Default: pauses aren't shown. */
   readonly paused?: () => readonly string[] | Promise<readonly string[]>
 }
 
@@ -24,7 +24,7 @@ const telemetrySources = t.object({
 
 const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
 
-/** For Kubernetes' probes and Prometheus. */
+/** The endpoints for Kubernetes' probes and Prometheus. */
 @Controller()
 class TelemetryController {
   constructor(
@@ -33,14 +33,14 @@ class TelemetryController {
     @Inject(TELEMETRY_SOURCES) private readonly sources: TelemetrySources,
   ) {}
 
-  /** Says only that the process answers: a database that is down is no reason to restart. */
+  /** Reports only that the process answers: a database that is down is no reason to restart. */
   @Get('livez')
   @Header('Cache-Control', 'no-store')
   livez(): Promise<HealthCheckResult> {
     return this.health.check([])
   }
 
-  /** 503 with the reasons while the replica isn't ready: not started, stopping, no database, too many abandoned handlers. */
+  /** Responds with 503 and the reasons while the replica isn't ready: not started, stopping, no database, too many abandoned handlers. */
   @Get('readyz')
   @Header('Cache-Control', 'no-store')
   readyz(): Promise<HealthCheckResult> {

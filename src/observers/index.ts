@@ -1,5 +1,5 @@
 /**
- * Tells several observers of an event, each by its method of that name, if it has one.
+ * Notifies several observers of an event, each by its method of that name, if it has one.
  * @param threw called with what one throws or rejects with, which doesn't affect the others
  */
 export function tellObservers<Observer extends object>(

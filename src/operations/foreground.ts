@@ -8,15 +8,15 @@ import type { System } from './system/system.js'
 const LOOK_EVERY_MS = 250
 const TELL_EVERY_MS = 1_000
 
-/** Whether it has come to its end, or can't go on by itself. */
+/** True once it has ended, or can't continue without help. */
 const isStill = ({ condition }: OperationState): boolean => condition !== 'Running' && condition !== 'Waiting'
 
 /**
- * Works on operations in this process, as a replica with just their lifecycle, until those that are given have ended or are parked. Others do the
- * same at the same time: each operation is worked on by one of them.
- * @param tell told of each about once a second; its `worker` only where that is another process
- * @param signal when it aborts, what is under way ends, and is given back: whoever works on operations next goes on
- * @returns how they stand then
+ * Works on operations in this process, as a replica with only their lifecycle, until the given ones have ended or are parked. Other
+ * processes may do the same at the same time: each operation is worked on by one of them.
+ * @param tell called with each about once a second; its `worker` is set only if that is another process
+ * @param signal when it aborts, the current page ends, and the operation is released: the next process that works on operations continues
+ * @returns their states at the end
  * @example await workOnOperations(system, ['wake-4f2a9c1b'], { tell: show }) // [{ condition: 'Done', counts: { seen: 1204, ... }, ... }]
  */
 export async function workOnOperations(
@@ -24,7 +24,7 @@ export async function workOnOperations(
   ids: readonly string[],
   { tell, signal }: { readonly tell?: (state: OperationState) => void; readonly signal?: AbortSignal } = {},
 ): Promise<readonly OperationState[]> {
-  // It looks at once when it starts, and hears nothing that can't wait for its next tick.
+  // It looks immediately when it starts, and no notification is urgent enough that it can't wait for the next tick.
   const options = { doorbell: 'off', grace: '2s' } as const
   const replica = new Replica({ db: system.db, lifecycles: [operationLifecycle(system)], ...options })
   const states = async () => {

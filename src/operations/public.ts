@@ -57,11 +57,11 @@ export type { ActionOptions, OperationPreview, OperationRequest, OperationState 
 export type { Selection } from './bulk/selection.js'
 export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './system/errors.js'
 
-/** What a replica needs to work on operations. */
+/** The options of `operationLifecycle`. */
 export interface OperationLifecycleOptions {
-  /** The database of the operations, and of the documents that they are about. */
+  /** The database of the operations, and of the documents that they act on. */
   readonly db: Db
-  /** `off`: replicas aren't told of documents that an operation has made due, and find them with their next tick. Default `auto`. */
+  /** `off`: replicas aren't notified of documents that an operation has made due, and find them with their next tick. Default `auto`. */
   readonly doorbell?: DoorbellMode | undefined
 }
 
@@ -71,8 +71,8 @@ const toWork = t.partOf({
 } satisfies t.TypesOf<OperationLifecycleOptions>)
 
 /**
- * The lifecycle of operations on many documents with its handler, for a replica that works on them beside its own lifecycles: on those that are
- * begun, and on those whose command was ended or killed.
+ * The lifecycle of operations on many documents with its handler, for a replica that works on them beside its own lifecycles. It works on
+ * operations as they are begun, and on those whose command was ended or killed.
  * @example new Replica({ db, lifecycles: [orders, operationLifecycle({ db })] })
  * @throws InvalidOptions
  */
@@ -83,31 +83,31 @@ export function operationLifecycle(options: OperationLifecycleOptions): Runnable
   }) as never
 }
 
-/** What `new Operations(...)` needs. */
+/** The options of `new Operations(...)`. */
 export interface OperationsOptions {
   /** The database of the documents. */
   readonly db: Db
-  /** Those whose documents can be meant, with their handlers or without. */
+  /** The lifecycles whose documents operations may select, with their handlers or without. */
   readonly lifecycles: readonly { readonly model: LifecycleModel }[]
-  /** `off`: replicas find an operation with their next tick. Default `auto`: they are told at once. */
+  /** `off`: replicas find an operation with their next tick. Default `auto`: they are notified immediately. */
   readonly doorbell?: DoorbellMode | undefined
-  /** Whether the audit keeps an entry of each that is begun, aborted or undone (docs/audit.md), for 90 days. Default: no. */
+  /** If true, the audit keeps an entry of each that is started, aborted or undone (docs/audit.md), for 90 days. Default: false. */
   readonly audit?: boolean | undefined
 }
 
-/** Who asks for something, and why. */
+/** The author and the reason of a request. */
 export interface AskedBy {
-  /** Who does: at most 200 characters. */
+  /** The author: at most 200 characters. */
   readonly by: string
-  /** Why: at most 500 characters. Default: nobody says. */
+  /** The reason: at most 500 characters. Default: none is given. */
   readonly why?: string | undefined
 }
 
-/** Which operations are listed. */
+/** The options of a list of operations. */
 export interface OperationsQuery {
-  /** Only those that haven't ended. Default: all. */
+  /** If true, only those that haven't ended. Default: all. */
   readonly open?: boolean | undefined
-  /** At most this many, 1 to 10,000: the newest. Default 50. */
+  /** The maximum number of operations, 1 to 10,000: the newest. Default 50. */
   readonly limit?: number | undefined
 }
 
@@ -170,7 +170,8 @@ const requestOf = (lifecycles: readonly string[]) =>
   } satisfies t.TypesOf<OperationRequest>)
 
 /**
- * Operations on many documents, for programs (docs/bulk-operations.md#from-a-program): what `phaselock operations` does. It only begins them; replicas
+ * Operations on many documents, for programs (docs/bulk-operations.md#from-a-program), as `phaselock operations` offers them. It only
+ * begins them; replicas
  * that have `operationLifecycle({ db })`, or `phaselock operations resume`, work on them.
  * @example
  * ```ts
@@ -195,18 +196,18 @@ export class Operations {
   }
 
   /**
-   * What an operation would do: how many documents match, and a few of them. Nothing is changed.
+   * Counts the documents that an operation would act on, and shows a few of them. Nothing is changed.
    * @example await operations.preview({ action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { count: 1204, examples: [...], ... }
-   * @throws InvalidOptions; UsageError for a phase, a state or a filter that can't be used, or where more match than `atMost`
+   * @throws InvalidOptions; UsageError for a phase, a state or a filter that can't be used, or if more match than `atMost`
    */
   async preview(request: OperationRequest): Promise<OperationPreview> {
     return previewOperation(this.system, checkOptions('operations.preview', this.request, request))
   }
 
   /**
-   * Begins an operation: it is stored for whoever works on operations.
+   * Begins an operation: it is stored for the processes that work on operations.
    * @example await operations.begin({ action: 'set-state', options: { state: 'Deleted' }, selection: { lifecycle: 'order', filter: { customer: 4711 } }, by: 'ana' })
-   * @throws as `preview`; NotFound where nothing matches; Refused where one has its `id`
+   * @throws as `preview`; NotFound if nothing matches; Refused if its `id` is taken
    */
   async begin(request: OperationRequest): Promise<OperationDocument> {
     const asked = checkOptions('operations.begin', this.request, request)
@@ -214,7 +215,7 @@ export class Operations {
   }
 
   /**
-   * An operation, and how far it is; null: there is none, or it ended more than a month ago.
+   * An operation and its progress; null if there is no such operation, or it ended more than a month ago.
    * @throws InvalidOptions
    */
   async get(id: string): Promise<OperationState | null> {
@@ -232,10 +233,10 @@ export class Operations {
   }
 
   /**
-   * Ends an operation after the page that is under way: what is done stays done.
+   * Ends an operation after the current page: documents that were acted on stay so.
    * @example await operations.abort('wake-4f2a9c1b', { by: 'ana' })
-   * @returns how far it was
-   * @throws InvalidOptions, NotFound; Refused where it has ended
+   * @returns its state before
+   * @throws InvalidOptions, NotFound; Refused if it has ended
    */
   async abort(id: string, asker: AskedBy): Promise<OperationState> {
     checkOptions('operations.abort', anOperation, { id })
@@ -243,8 +244,8 @@ export class Operations {
   }
 
   /**
-   * How many documents would be looked at to undo an operation. Nothing is changed.
-   * @throws InvalidOptions, NotFound; Refused where it can't be undone, or has not ended
+   * Counts the documents to look at to undo an operation. Nothing is changed.
+   * @throws InvalidOptions, NotFound; Refused if it can't be undone, or has not ended
    */
   async previewUndo(id: string): Promise<{ readonly of: OperationState; readonly count: number }> {
     checkOptions('operations.previewUndo', anOperation, { id })
@@ -252,9 +253,9 @@ export class Operations {
   }
 
   /**
-   * Begins to undo an operation: documents are put back to what they were before it, where nothing has happened to them since.
+   * Begins to undo an operation: each document is restored to its state before, unless something has happened to it since.
    * @example await operations.undo('unpark-4f2a9c1b', { by: 'ana', why: 'the wrong printer' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1201, ... }
-   * @throws InvalidOptions, NotFound; Refused where it can't be undone, has not ended, or is being undone already
+   * @throws InvalidOptions, NotFound; Refused if it can't be undone, has not ended, or is being undone already
    */
   async undo(id: string, asker: AskedBy): Promise<OperationDocument> {
     checkOptions('operations.undo', anOperation, { id })

@@ -1,8 +1,8 @@
 type Class = abstract new (...args: never[]) => object
 
 /**
- * Makes `instanceof` true for the instances of these classes in every copy of Phaselock that a process has loaded: an app and a package
- * that it uses may each bring one, and an `Unavailable` of the other must not count as an error. A class derived from them is judged as ever.
+ * Makes `instanceof` true for the instances of these classes in every copy of Phaselock that a process has loaded. An app and a package
+ * that it uses may each bring one, and an `Unavailable` of the other copy must not count as an error. Derived classes are judged as usual.
  */
 export function brand(classes: Readonly<Record<string, Class>>): void {
   for (const [name, branded] of Object.entries(classes)) {

@@ -1,4 +1,4 @@
-/** The known name that a mistyped one was most likely meant to be; undefined if none is near (within a third of its letters). */
+/** Finds the known name that a mistyped one was most likely meant to be; undefined if none is near (within a third of its letters). */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined
   let least = Math.max(1, Math.floor(name.length / 3)) + 1
@@ -12,13 +12,13 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best
 }
 
-/** `; did you mean 'x'?` or nothing. */
+/** Returns `; did you mean 'x'?` or an empty string. */
 export function didYouMean(name: string, known: Iterable<string>): string {
   const near = nearest(name, known)
   return near === undefined ? '' : `; did you mean '${near}'?`
 }
 
-/** How many letters to add, leave out, change, or swap with their neighbour. */
+/** Counts the letters to add, leave out, change, or swap with their neighbor. */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)

@@ -1,12 +1,12 @@
 import type { BSONSerializeOptions, Db } from 'mongodb'
 
-/** How Phaselock reads its own fields, whatever a client or a database says: as the driver does by itself. */
+/** The options for reading Phaselock's own fields, regardless of those of a client or a database: the driver's defaults. */
 export const OWN_READING = {
   ...{ raw: false, promoteValues: true, promoteLongs: true, useBigInt64: false },
   fieldsAsRaw: {},
 } as const satisfies BSONSerializeOptions
 
-/** By the databases that are made here: how the ones read that were given. */
+/** The read options of the given databases, by the databases created here. */
 const given = new WeakMap<Db, BSONSerializeOptions>()
 const made = new WeakMap<Db, Db>()
 
@@ -14,8 +14,8 @@ const readsNumbers = ({ promoteValues, promoteLongs, useBigInt64 }: BSONSerializ
   promoteValues !== false && promoteLongs !== false && useBigInt64 !== true
 
 /**
- * The same database, read as Phaselock reads. One that reads so already is returned as it is, as is one from a driver that doesn't expose its
- * options.
+ * Returns the same database, read as Phaselock reads. One that already reads this way is returned unchanged, as is one from a driver that
+ * doesn't expose its options.
  */
 export function ownReads(db: Db): Db {
   const { bsonOptions, client } = db
@@ -30,10 +30,10 @@ export function ownReads(db: Db): Db {
   return own
 }
 
-/** How the code of a database's owner, such as a handler, gets numbers. */
+/** The form in which the code of a database's owner, such as a handler, gets numbers. */
 export type OwnersNumbers = Pick<BSONSerializeOptions, 'promoteValues' | 'promoteLongs' | 'useBigInt64'>
 
-/** What a database that was given says of numbers; undefined: as Phaselock reads them. */
+/** Returns a given database's options for numbers; undefined: as Phaselock reads them. */
 export function numbersOf(db: Db): OwnersNumbers | undefined {
   const options = given.get(db) ?? db.bsonOptions
   if (!options || readsNumbers(options)) return undefined

@@ -1,12 +1,12 @@
 import * as t from './types.js'
 
 /**
- * Whether rings are heard, and how: `auto` is `capped`, `off` neither rings nor listens. Where a change stream isn't available, a
+ * The ways to ring and to listen: `auto` is `capped`, `off` neither rings nor listens. If a change stream isn't available, a
  * capped collection's cursor takes its place.
  */
 export const DOORBELL_MODES = ['auto', 'capped', 'changeStream', 'off'] as const
 /**
- * How replicas learn of new documents between their ticks: a capped collection (`auto`, `capped`), change streams, or not at all
+ * The way replicas learn of new documents between their ticks: a capped collection (`auto`, `capped`), change streams, or not at all
  * (docs/doorbell.md).
  */
 export type DoorbellMode = (typeof DOORBELL_MODES)[number]

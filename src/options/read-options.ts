@@ -2,21 +2,21 @@ import { nearest } from './nearest.js'
 import { type Fields, type ObjectType, readAs, type ValueOf } from './type.js'
 
 export interface OptionNames {
-  /** What an option is called. Default `option`. */
+  /** The word for an option in messages. Default `option`. */
   readonly noun?: string
   /** Names that are known besides those that are checked. */
   readonly also?: readonly string[]
-  /** Known, but not listed. */
+  /** Known names that aren't listed in messages. */
   readonly internal?: readonly string[]
   /** Former names of options, with the present ones. */
   readonly renamed?: Readonly<Record<string, string>>
 }
 
-/** What was called with options that it can't use: says which, what was expected and what was given. */
+/** Options that the called function can't use: lists each with the expected and the given value. */
 export class InvalidOptions extends Error {
   override readonly name = 'InvalidOptions'
   constructor(
-    /** What was called: `new Cluster`. */
+    /** The function that was called: `new Cluster`. */
     readonly called: string,
     /** One sentence for each problem. */
     readonly problems: readonly string[],
@@ -25,7 +25,7 @@ export class InvalidOptions extends Error {
   }
 }
 
-/** @throws InvalidOptions with everything that is wrong with them */
+/** Returns the checked options. @throws InvalidOptions with all of their problems */
 export function checkOptions<F extends Fields>(
   called: string,
   types: ObjectType<F>,
@@ -37,7 +37,7 @@ export function checkOptions<F extends Fields>(
   return read.options
 }
 
-/** The options, checked by type and with their defaults; or everything that is wrong with them. */
+/** Returns the options, checked by type and with their defaults; or all of their problems. */
 export function readOptions<F extends Fields>(
   types: ObjectType<F>,
   given: unknown,
@@ -55,7 +55,7 @@ export function readOptions<F extends Fields>(
   }
 }
 
-/** A problem for each unknown name: with the name it has now, or the one that was probably meant and all known ones. */
+/** Returns a problem for each unknown name: with its present name, or the one that was probably meant and all known ones. */
 export function unknownOptions(
   given: Iterable<string>,
   known: readonly string[],
@@ -71,7 +71,7 @@ export function unknownOptions(
     )
 }
 
-/** `(did you mean 'x'?)` or nothing. All names of one or two letters are near each other, so only their case is corrected. */
+/** Returns `(did you mean 'x'?)` or an empty string. All names of one or two letters are near each other, so only their case is corrected. */
 export function meant(name: string, known: readonly string[]): string {
   const sameLetters = (other: string) => other.toLowerCase() === name.toLowerCase()
   const near = name.length > 2 ? nearest(name, known) : known.find(sameLetters)

@@ -1,5 +1,5 @@
 /**
- * Who a replica is: its name (POD_NAME, else the host's) made unique per start, as in `api-7f9c-x2k~5f3a9c`. A name reused
+ * The identity of a replica: its name (POD_NAME, else the host's) made unique per start, as in `api-7f9c-x2k~5f3a9c`. A name reused
  * after a restart never matches the leases of the previous process.
  */
 export function replicaIdentity(name: string, random: () => number = Math.random): string {

@@ -1,18 +1,18 @@
-/** One word of a POSIX shell. */
+/** Quotes a text as one word of a POSIX shell. */
 export const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-/** A name as one types it in a shell: quoted where it has to be. */
+/** Formats a name for typing in a shell: quoted if necessary. */
 export const typed = (name: string): string => (/^[\w.-]+$/.test(name) ? name : shellQuoted(name))
 
-/** For `JSON.stringify`, which makes `{}` of an error: its name and message. */
+/** A replacer for `JSON.stringify`, which turns an error into `{}`: yields its name and message. */
 export const withErrors = (_name: string, value: unknown): unknown =>
   value instanceof Error ? `${value.name}: ${value.message}` : value
 
-/** How many there are of something: `1 slot`, `2 slots`, `2 children`. */
+/** A count with its noun: `1 slot`, `2 slots`, `2 children`. */
 export const numbered = (count: number, one: string, several = `${one}s`): string =>
   `${count} ${count === 1 ? one : several}`
 
-/** A value as an error message shows it: `'10s'`, `5`, `an object with db, connect`. */
+/** Formats a value for an error message: `'10s'`, `5`, `an object with db, connect`. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`
   if (typeof value === 'function') return 'a function'

@@ -3,12 +3,12 @@ import { shown } from './shown.js'
 
 declare const VALUE: unique symbol
 
-/** What a value must be, and what is made of it. Only this file knows the validator behind it; no declaration names that. */
+/** A check of a value, and its conversion. Only this file knows the validator behind it; no declaration names that. */
 export interface Type<out Value = unknown> {
   readonly [VALUE]: Value
 }
 
-/** What a type makes of a value that it takes. */
+/** The result type of a valid value. */
 export type ValueOf<Of extends Type> = Of[typeof VALUE]
 
 export type Fields = Readonly<Record<string, Type>>
@@ -27,21 +27,21 @@ export interface ObjectType<F extends Fields = Fields> extends Type<ObjectOf<F>>
   readonly fields: F
 }
 
-/** A problem in words, or what says them of a wrong value. */
+/** A problem in words, or a function that describes it for an invalid value. */
 export type Wording = string | ((value: unknown) => string)
 
 /** `expected ..., got ...`: the wording of every option's problem. */
 export const expecting = (what: string) => (value: unknown) => `expected ${what}, got ${shown(value)}`
 
 export interface Problem {
-  /** Where in the value; empty: the value itself. */
+  /** The path within the value; empty: the value itself. */
   readonly path: readonly string[]
   readonly message: string
-  /** A field that isn't known. */
+  /** True for an unknown field. */
   readonly isUnknown: boolean
 }
 
-/** What is made of the value, or everything that is wrong with it. */
+/** Returns the converted value, or all of its problems. */
 export function readAs<T>(type: Type<T>, given: unknown): { readonly value: T } | { readonly problems: Problem[] } {
   const { success, output, issues } = v.safeParse(schemaOf(type), given)
   if (success) return { value: output as T }
@@ -54,30 +54,30 @@ export function readAs<T>(type: Type<T>, given: unknown): { readonly value: T } 
   }
 }
 
-/** Whether the value is one of this type. */
+/** True if the value is of this type. */
 export const fits = (type: Type, value: unknown): boolean => v.is(schemaOf(type), value)
 
-/** What is made of a value before it is looked at. */
+/** Converts a value before it is checked. */
 export const prepared = <T>(prepare: (given: unknown) => unknown, type: Type<T>) =>
   typed<T>(v.pipe(v.unknown(), v.transform(prepare), schemaOf(type)))
 
-/** The type that fits the kind of value that is given. */
+/** Chooses the type by the given value. */
 export const chosen = <T>(choose: (given: unknown) => Type<T>) => typed<T>(v.lazy((given) => schemaOf(choose(given))))
 
-/** A value for which this is true. */
+/** A value that satisfies this predicate. */
 export const where = <T>(isRight: (value: unknown) => boolean, wording: Wording) =>
   typed<T>(v.custom(isRight, worded(wording)))
 
 export const optional = <T>(type: Type<T>) => typed<T | undefined>(v.optional(schemaOf(type)))
 
-/** @param value what counts as given where nothing is */
+/** @param value the value to use if none is given */
 export const withDefault = <T>(type: Type<T>, value: unknown) =>
   typed<Exclude<T, undefined>>(v.optional(schemaOf(type), value as never))
 
-/** What is wrong counts as absent. */
+/** Treats an invalid value as absent. */
 export const orAbsent = <T>(type: Type<T>) => typed<T | undefined>(v.fallback(v.optional(schemaOf(type)), undefined))
 
-/** One more condition, for a value that is right otherwise. @param path the part of it that the problem is about */
+/** Adds a condition for an otherwise valid value. @param path the part of it that the problem is about */
 export function checked<T>(type: Type<T>, isRight: (value: T) => boolean, wording: Wording, path?: readonly string[]) {
   const check = v.check(isRight, worded(wording))
   const told = path ? (v.forward(check as never, path as never) as typeof check) : check
@@ -94,7 +94,7 @@ export const list = <T>(type: Type<T>, wording: Wording) =>
 export const record = <T>(type: Type<T>) =>
   typed<Readonly<Record<string, T>>>(v.pipe(anObject(), v.record(v.string(), schemaOf(type))))
 
-/** An object of these fields: every other one is reported. */
+/** An object of these fields: every other field is reported. */
 export const object = <const F extends Fields>(fields: F, wording?: Wording): ObjectType<F> =>
   objectOf(fields, (entries, message) => v.objectWithRest(entries, v.never(), message), wording)
 
@@ -109,14 +109,14 @@ function objectOf<F extends Fields>(
   make: (entries: v.ObjectEntries, message: Message) => v.GenericSchema<object>,
   wording?: Wording,
 ): ObjectType<F> {
-  // The validator has one wording for everything that is missing: here each field's own type says what it expected.
+  // The validator has one wording for all missing fields: here each field's own type says what it expected.
   const entries = fields as object as v.ObjectEntries
   const message: Message = ({ path }) => v.safeParse(entries[String(path![0].key)]!, undefined).issues![0].message
   const schema = v.pipe(anObject(wording), make(entries, message))
   return Object.assign(typed<ObjectOf<F>>(schema), { fields })
 }
 
-/** The validator takes lists, dates and whatever else for objects. */
+/** Excludes the other objects: the validator also accepts lists, dates and more. */
 const anObject = (wording: Wording = expecting('an object')) =>
   v.custom<object>((value) => Object.prototype.toString.call(value) === '[object Object]', worded(wording))
 

@@ -37,7 +37,7 @@ export const aDatabaseName = where<string>(
   expecting('the name of a database (1 to 63 characters, no space and none of / \\ . " $ * < > : | ?)'),
 )
 
-/** What the driver and the server take as a collection's name, short enough for any database's name before it. */
+/** Matches names that the driver and the server accept for a collection, short enough for any database's name before it. */
 export const COLLECTION_NAME = /^(?!system\.|\.)(?!.*\.\.)[^$\0]{1,200}(?<!\.)$/
 
 /** An object with these methods; never `instanceof`: an app may bring a driver of its own (Mongoose does). */
@@ -48,7 +48,7 @@ export const having = <T = object>(methods: readonly string[], what: string) =>
     expecting(what),
   )
 
-/** Becomes the same database, read as Phaselock reads its own fields. */
+/** Converts to the same database, read as Phaselock reads its own fields. */
 export const aDatabase = converted(
   having<Db>(['collection'], "a database from the driver (client.db('shop'))"),
   ownReads,
@@ -64,14 +64,14 @@ export const whole = (least: number, most: number, more = '') =>
     expecting(`a whole number from ${least} to ${most}${more}`),
   )
 
-/** A value given as a string, by a flag or the environment: digits become a number; what can't be used is shown as it was given. */
+/** A value given as a string, by a flag or the environment: digits become a number; an invalid value is shown as it was given. */
 export const fromText = <T>(type: Type<T>) =>
   prepared((given) => {
     const value = /^\s*\d+\s*$/.test(String(given)) ? Number(given) : given
     return fits(type, value) ? value : given
   }, type)
 
-/** A duration with its unit, left as it is. */
+/** A duration with its unit, returned unchanged. */
 export const durationText = (least: Duration, most: Duration) => {
   const [leastMs, mostMs] = [durationMs(least), durationMs(most)]
   return where<Duration>(
@@ -87,7 +87,7 @@ export const durationText = (least: Duration, most: Duration) => {
 /** A duration with its unit, converted to milliseconds. */
 export const duration = (least: Duration, most: Duration) => converted(durationText(least, most), msOf)
 
-/** A duration in milliseconds; NaN: it is none. */
+/** A duration in milliseconds; NaN if the value isn't a duration. */
 export function msOf(value: unknown): number {
   try {
     return durationMs(value as string)
@@ -96,7 +96,7 @@ export function msOf(value: unknown): number {
   }
 }
 
-/** Some that would be taken. */
+/** Some values that would be accepted. */
 const examples = (leastMs: number, mostMs: number): string => {
   const taken = EXAMPLES.filter((one) => durationMs(one) >= leastMs && durationMs(one) <= mostMs)
   const shownOnes = taken.slice(0, 3).map(shown)

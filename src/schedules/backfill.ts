@@ -9,59 +9,60 @@ import { nextDue } from './due.js'
 import { InvalidBackfill } from './errors.js'
 import type { StoredRun, StoredSchedule } from './schedule-reader.js'
 
-/** What a backfill takes. */
+/** The options of a backfill. */
 export interface BackfillOptions {
   /** The first due time that it may run. */
   readonly from: Date
-  /** The last one; not in the future. Default: now. */
+  /** The last due time that it may run; not in the future. Default: now. */
   readonly to?: Date | undefined
   /**
-   * Which due times that have been dealt with run again. Default: those without a run that has begun: there is none (any more), it
-   * was Skipped or Missed. `failed`: those whose runs have Failed, too. `all`: those that were Completed, too.
+   * The due times that run again although a run for them exists. Default: only those whose run never began (Skipped or Missed), and due
+   * times without a run.
+   * `failed`: also those whose runs have Failed. `all`: also those whose runs were Completed.
    */
   readonly again?: 'failed' | 'all' | undefined
-  /** Runs at the same time; at most the schedule's `maxInstances`. Default 1. */
+  /** The number of runs at the same time; at most the schedule's `maxInstances`. Default 1. */
   readonly concurrency?: number | undefined
   /**
-   * What a run does while another one of the schedule, or what that has started, goes on: `wait`, or `skip` its due time, which counts as Skipped.
-   * Default `wait`. Runs of the same backfill wait for each other in any case.
+   * The behavior of a run while another run of the schedule, or a document that one has started, is still open. It waits (`wait`), or skips
+   * its due time (`skip`), which counts as Skipped. Default `wait`. Runs of the same backfill always wait for each other.
    */
   readonly overlap?: 'wait' | 'skip' | undefined
-  /** In place of the schedule's own. */
+  /** Arguments that replace the schedule's own. */
   readonly args?: Json | undefined
-  /** More due times to run than this are refused. 1 to 10,000; default 1,000. */
+  /** The maximum number of due times to run; a range with more is refused. 1 to 10,000; default 1,000. */
   readonly atMost?: number | undefined
-  /** Who wants it. */
+  /** The person or program that asks for it. */
   readonly by?: string | undefined
-  /** Why, for people. */
+  /** The reason, for people. */
   readonly why?: string | undefined
 }
 
-/** What a backfill would run. */
+/** The runs that a backfill would make. */
 export interface BackfillPreview {
-  /** How many due times. */
+  /** The number of due times that would run. */
   readonly runs: number
-  /** The first of them; absent: none. */
+  /** The first of them; absent if there are none. */
   readonly first?: Date
   /** The last of them. */
   readonly last?: Date
-  /** How many due times there are in that range, those that don't run again included. */
+  /** The number of due times in that range, including those that don't run again. */
   readonly dueTimes: number
 }
 
-/** A backfill, and how far it is. */
+/** A backfill and its progress. */
 export interface BackfillState extends Backfill {
   /** The schedule's id. */
   readonly schedule: string
-  /** `Paused`: its schedule is; `Stopped`: runs of it are gone, and it goes on when it is resumed. */
+  /** `Paused` if its schedule is; `Stopped` if runs of it are gone, until it is resumed. */
   readonly condition: 'Running' | 'Paused' | 'Stopped' | 'Done' | 'Aborted'
   /** Its runs by phase. */
   readonly counts: Readonly<Partial<Record<StoredRun['phase'], number>>>
-  /** How many are over. */
+  /** The number of runs that have ended. */
   readonly over: number
-  /** Runs in an hour, since it was begun; undefined: none is over. */
+  /** The runs per hour since the backfill was started; undefined if none has ended. */
   readonly perHour: number | undefined
-  /** How long the rest takes at that rate; undefined: it has ended, or nobody knows. */
+  /** The estimated time that the rest takes at that rate; undefined if the backfill has ended or no estimate is possible. */
   readonly leftMs: number | undefined
 }
 
@@ -69,14 +70,14 @@ type Runs = Collection<StoredRun>
 
 const DEFAULT_AT_MOST = 1_000
 const MOST_RUNS = 10_000
-/** A range with more due times is refused: each costs 40 us, once in all, or more. */
+/** The maximum number of due times in a range; more are refused. Each costs 40 us at least once. */
 const MOST_DUE_TIMES = 100_000
-/** Due times whose runs are looked up at once. */
+/** The number of due times whose runs are looked up with one query. */
 const LOOK_UP = 300
 const OPEN: readonly string[] = ['Queued', 'Running']
 
 /**
- * A backfill that is to be begun, and what it would run.
+ * Checks the options of a new backfill, and counts the runs that it would make.
  * @throws InvalidBackfill
  */
 export async function checkedBackfill(
@@ -128,7 +129,7 @@ export async function checkedBackfill(
 const isDate = (value: unknown): value is Date => value instanceof Date && !Number.isNaN(value.getTime())
 const isFrom1To = (value: number, most: number) => Number.isSafeInteger(value) && value >= 1 && value <= most
 
-/** The due times of a backfill after one of them, each with the id of the run that it would get; undefined: it is dealt with. */
+/** The due times of a backfill after a given one, each with the id of the run that it would get; undefined if it was handled already. */
 async function* dueOf(
   runs: Runs,
   schedule: string,
@@ -159,7 +160,10 @@ async function* dueOf(
   }
 }
 
-/** A due time without any run gets the one that its schedule would give it, so that both together make one. */
+/**
+ * The id of the run for a due time; undefined if the due time was handled already. A due time without any run gets the id that its schedule
+ * would use, so that both together make one run.
+ */
 function runIdFor(schedule: string, due: Date, { id, again }: Backfill, there: readonly StoredRun[] = []) {
   if (there.length === 0) return runIdOf(schedule, due)
   const is = (phase: string) => there.some((run) => run.phase === phase)
@@ -170,7 +174,7 @@ function runIdFor(schedule: string, due: Date, { id, again }: Backfill, there: r
   return isDealtWith ? undefined : `${runIdOf(schedule, due)}+${id}`
 }
 
-/** The next runs of a backfill after a due time; without one from its beginning. */
+/** The next runs of a backfill after a due time; from the beginning of the backfill if there is no `after`. */
 export async function nextRuns(
   runs: Runs,
   schedule: string,
@@ -189,10 +193,10 @@ export async function nextRuns(
   return next
 }
 
-/** What its runs know of it. */
+/** The part of a backfill that is stored in each of its runs. */
 const marked = ({ id, overlap }: Backfill) => present({ id, overlap })
 
-/** The backfill of a stored schedule; undefined: it has none, or a person has changed it into something else. */
+/** The backfill of a stored schedule; undefined if there is no backfill, or a user has overwritten it with something else. */
 export function backfillOf(schedule: Pick<ScheduleDocument, 'backfill'> | null): Backfill | undefined {
   const found = (schedule?.backfill ?? undefined) as Partial<Backfill> | undefined
   if (typeof found !== 'object' || typeof found.id !== 'string' || typeof found.fields !== 'object') return undefined
@@ -200,7 +204,7 @@ export function backfillOf(schedule: Pick<ScheduleDocument, 'backfill'> | null):
   return isFrom1To(found.concurrency ?? 0, 100) ? (found as Backfill) : undefined
 }
 
-/** How far a schedule's backfill is; its runs are found by the index of their history. */
+/** The state of a schedule's backfill. Its runs are found by the index of their history. */
 export async function backfillState(
   runs: Runs,
   schedule: StoredSchedule & { readonly now: Date },
@@ -239,19 +243,23 @@ export async function backfillState(
   }
 }
 
-/** What goes on with a backfill when one of its runs is over. */
+/** The collections and the insert that a backfill needs when one of its runs has ended. */
 export interface BackfillPlace {
   readonly schedules: () => Collection<ScheduleDocument>
   readonly runs: () => Runs
-  /** @returns 0: there already is a run with this id */
+  /** @returns 0 if a run with this id exists already */
   readonly insertRun: (run: NewRun) => Promise<number>
 }
 
 /**
- * Begins the next run of a backfill for one that is over. Invariants: each due time begins once; as many chains go on as were begun,
- * each in the order of the due times. It is called before the run's phase says that it is over, so a crash, a stop or a lost answer repeats
- * it, and one whose lease has run out may do it at the same time; that it was done already is seen by the run that it has begun. Only after
- * the next due time was found: what began meanwhile has taken that one, or is seen.
+ * Begins the next run of a backfill after one that has ended.
+ *
+ * Invariants: each due time begins once. As long as due times are left, exactly the chains that were started continue, each in the order of
+ * the due times.
+ *
+ * It is called before the run's phase says that the run is over, so a crash, a stop or a lost answer repeats it. A replica whose lease has
+ * expired may call it at the same time. The run that it has begun shows that it was done already. That is checked only after the next due
+ * time was found: a run that was started in the meantime either has taken that due time, or is seen.
  */
 export async function continueBackfill(
   { schedules, runs, insertRun }: BackfillPlace,
@@ -273,11 +281,11 @@ export async function continueBackfill(
       return
     }
     if ((await insertRun({ ...next, backfill: { ...marked(backfill), after: run._id } })) > 0) return
-    after = next.scheduledFor // that one has begun meanwhile, or something else has its `_id`
+    after = next.scheduledFor // that run was started in the meantime, or another document has its `_id`
   }
 }
 
-/** The backfill that a run belongs to, unless that was aborted, or is gone with its schedule or replaced. */
+/** The backfill of a run; undefined if it was aborted, was replaced, or is gone with its schedule. */
 export async function openBackfill(
   schedules: Collection<ScheduleDocument>,
   run: Readonly<RunDocument>,
@@ -286,7 +294,7 @@ export async function openBackfill(
   return backfill?.id === run.backfill?.id && !backfill?.abortedAt ? backfill : undefined
 }
 
-/** Whether a run of a schedule itself is waiting to begin: a backfill lets it go first. */
+/** True if a run that the schedule itself has planned is waiting to begin: a backfill lets it go first. */
 export async function isOtherWaiting(runs: Runs, { schedule }: Readonly<RunDocument>, now: Date): Promise<boolean> {
   const recent = { $gte: new Date(now.getTime() - 600_000), $lte: now }
   const waiting = { phase: 'Queued', trigger: { $ne: 'backfill' }, startedAt: { $exists: false } }

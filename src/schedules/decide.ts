@@ -11,26 +11,26 @@ export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as con
 /** The phases of a schedule's document (docs/schedules.md). */
 export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 
-/** Of the due times that became one run, this many, the latest, have a record of their own. */
+/** The maximum number of coalesced due times that get a record of their own: the latest ones. */
 const MOST_COALESCED = 100
 export const MOST_EDITS = 50
 const MOST_OF_A_CHANGE = 10_000
 const SHOWN_OF_A_CHANGE = 1_000
 
-/** A run to be stored: Queued, or over at once. */
+/** A run to be stored: Queued, or ended from the start. */
 export interface NewRun extends RunDocument {
   readonly phase: 'Queued' | 'Skipped' | 'Missed'
 }
 
-/** What is to be done about a schedule. */
+/** The changes that a schedule needs. */
 export interface Decision {
   readonly phase: SchedulePhase
-  /** Stored first; those that are there already stay as they are. */
+  /** The runs to store before anything else; those that exist already stay as they are. */
   readonly runs: readonly NewRun[]
   readonly set: Partial<ScheduleDocument>
-  /** When to look at it again; null: not before somebody edits it. */
+  /** When to look at it again; null: not before it is edited. */
   readonly wakeAt: Date | null
-  /** Due times that had come, and that an edit has dropped: each is Skipped. Absent: none. */
+  /** Due times that had come and were dropped by an edit: each is Skipped. Absent if there are none. */
   readonly dropped?: { readonly why: RunEndReason; readonly runs: readonly NewRun[] }
 }
 
@@ -40,8 +40,8 @@ type Stored = Readonly<ScheduleDocument> & {
 }
 
 /**
- * What a schedule calls for at a moment of the server's clock: which runs, and when to look again. Uses no clock, no database:
- * two replicas that look at the same document come to the same runs.
+ * Decides what a schedule needs at a moment of the server's clock: its runs, and when to look again. Uses no clock and no database, so two
+ * replicas that look at the same document arrive at the same runs.
  */
 export function decide(doc: Stored, now: Date): Decision {
   const fields = fieldsOf(doc)
@@ -49,12 +49,12 @@ export function decide(doc: Stored, now: Date): Decision {
   const changed = known ? changedFields(known, fields) : []
   const changes = changesBetween(known ?? {}, fields, changed)
   const set: Partial<ScheduleDocument> = {
-    // Even if only the order differs: the look for edits compares the whole.
+    // Even if only the order differs, because the search for edits compares the whole object.
     ...(known && textOf(known) === textOf(fields) ? {} : { known: fields }),
     ...changedWarnings(doc),
     ...(changed.length > 0 ? { edits: withEdit(doc.edits, { at: now, action: 'noticed', changes }) } : {}),
   }
-  // What nextRunAt was planned from: by an edit through the owner's methods `known` is newer.
+  // The fields from which nextRunAt was planned; after an edit through the owner's methods, `known` is newer.
   const before = supersededOf(doc) ?? (known && { fields: known, at: now })
   if (doc.superseded) set.superseded = null
   const isAhead = isPlannedAhead(doc, now)
@@ -90,13 +90,13 @@ export function decide(doc: Stored, now: Date): Decision {
 
 const EDITED = 'the schedule was edited before this ran'
 
-/** What `upsert` leaves: the fields from which `nextRunAt` was planned, and when they were replaced. */
+/** The fields from which `nextRunAt` was planned, and when they were replaced: left there by `upsert`. */
 function supersededOf({ superseded }: Stored): ScheduleDocument['superseded'] | undefined {
   const { fields, at } = Object(superseded) as { fields?: unknown; at?: unknown }
   return typeof fields === 'object' && fields !== null && dateOf(at) ? superseded! : undefined
 }
 
-/** Whether both plan the same from a due time on, as far as the next three of it tell: so `'1h'` and `3600`, `1` and `JAN` mean the same. */
+/** True if both sets of fields plan the same next three due times from a pending one on. So `'1h'` equals `3600`, and `1` equals `JAN`. */
 function isPlannedAlike(
   before: object,
   fields: object,
@@ -117,7 +117,7 @@ function isPlannedAlike(
   return true
 }
 
-/** Due times that had come until an edit, by the fields as they were: those that would have been recorded one by one. */
+/** The due times that had come before an edit, by the fields as they were: those that would have been recorded one by one. */
 function droppedRuns(
   doc: Stored,
   before: object,
@@ -138,7 +138,7 @@ const skipped = (run: NewRun, reason: string, completedAt: Date): NewRun => {
   return { ...run, phase: 'Skipped', outcome: 'Skipped', reason, completedAt }
 }
 
-/** @param due the first due time that isn't dealt with */
+/** @param due the first due time that hasn't been handled */
 function planned(
   doc: Stored,
   schedule: CheckedSchedule,
@@ -158,7 +158,7 @@ function planned(
   const waiting = times.findIndex((time) => startOf(time) > now)
   const come = waiting === -1 ? times : times.slice(0, waiting)
   const next = waiting === -1 ? nextDue(schedule, come.at(-1)!, anchor) : times[waiting]
-  // Before those that are listed one by one.
+  // The ones before those that are listed one by one.
   const first = earlierSince && { count: 0, since: earlierSince, isMore: true }
   const runs = schedule.coalesce
     ? coalesced(run, come, earlierSince, now)
@@ -171,13 +171,13 @@ function planned(
   }
 }
 
-/** Whether it was planned at a time that is still to come: the server's clock has stepped back since. */
+/** True if it was planned at a time that is still in the future: the server's clock has stepped back since. */
 function isPlannedAhead({ progress }: Stored, now: Date): boolean {
   const last: unknown = Array.isArray(progress?.history) ? progress.history.at(-1)?.at : undefined
   return last instanceof Date && last.getTime() > now.getTime() + STEP_SLACK_MS
 }
 
-/** The times that come a second time, after the server's clock has stepped back. */
+/** The range of times that repeats after the server's clock has stepped back. */
 function repeatsOf(doc: Stored, now: Date, isAhead: boolean): ScheduleDocument['repeats'] | undefined {
   const known = Object(doc.repeats)
   const until = Math.max(...[doc.lastRunAt, doc.createdAt, known.until].map((time) => dateOf(time)?.getTime() ?? 0))
@@ -185,7 +185,7 @@ function repeatsOf(doc: Stored, now: Date, isAhead: boolean): ScheduleDocument['
   return dateOf(known.until) && known.until >= now && typeof known.mark === 'string' ? doc.repeats! : undefined
 }
 
-/** What counts from a time that is still to come counts from as many intervals before it. */
+/** Moves an anchor in the future back by whole intervals, to before now. */
 function earlier(anchor: Date, { timing, startAt }: CheckedSchedule, now: Date): Date {
   if (timing.kind !== 'interval' || startAt || anchor <= now) return anchor
   const { everyMs } = timing
@@ -193,8 +193,8 @@ function earlier(anchor: Date, { timing, startAt }: CheckedSchedule, now: Date):
 }
 
 /**
- * What keeps its rhythm in real time runs once more at a time that comes a second time: its run has another `_id` then. What is due at an hour of the
- * day has run at that hour.
+ * Gives a run its own `_id` where its time repeats. A schedule that follows real time runs once more at a repeated time. A schedule for an
+ * hour of the day has already run at that hour.
  */
 function again(
   id: string,
@@ -206,13 +206,13 @@ function again(
   return repeats && keepsRhythm && time <= repeats.until ? { _id: `${runIdOf(id, time)}+${repeats.mark}` } : {}
 }
 
-/** What an interval without `startAt` counts from: `createdAt`, unless a client wrote one from which nothing would ever be due. */
+/** The anchor of an interval without `startAt`: `createdAt`, unless a client wrote one from which nothing would ever be due. */
 export function anchorOf({ createdAt }: Stored, now: Date): Date {
   const made = dateOf(createdAt)
   return made && made.getTime() < YEAR_10000 ? made : now
 }
 
-/** The first due time from now on; for a one-off also one that has passed, if it never ran. */
+/** The first due time from now on; for a one-off also one in the past, if it never ran. */
 function firstDue(doc: Stored, schedule: CheckedSchedule, now: Date, anchor: Date): Date | undefined {
   const { timing } = schedule
   if (timing.kind !== 'once') return nextDue(schedule, now, anchor)
@@ -235,7 +235,7 @@ function coalesced(
   return [...replaced, run]
 }
 
-/** A run of a schedule as it is stored first. */
+/** A run of a schedule as it is first stored. */
 export function runOf(
   id: string,
   schedule: CheckedSchedule,
@@ -264,11 +264,11 @@ export function runOf(
   }
 }
 
-/** Anything else that was written there is not usable for planning. */
+/** The last seen fields; any other value there can't be used for planning. */
 const knownOf = ({ known }: Stored): ScheduleDocument['known'] =>
   typeof known === 'object' && known !== null && !Array.isArray(known) ? known : undefined
 
-/** The fields of a stored document that are its owner's: those that are there. */
+/** The owner's fields that a stored document has. */
 export function fieldsOf(doc: object): Record<string, unknown> {
   const all = doc as Record<string, unknown>
   return Object.fromEntries(SCHEDULE_FIELDS.filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
@@ -284,7 +284,7 @@ export function changesBetween(before: object, after: object, names: readonly st
   return Object.fromEntries(names.map((name) => [name, present({ from: briefly(from[name]), to: briefly(to[name]) })]))
 }
 
-/** 50 edits of large arguments would exceed the size limit of a document. */
+/** Shortens a large value, because 50 edits of large arguments would exceed the size limit of a document. */
 function briefly(value: unknown): unknown {
   if (value === undefined) return undefined
   const text = textOf(value)
@@ -296,7 +296,7 @@ const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>
 
 const textOf = (value: unknown): string => BSON.EJSON.stringify({ value })
 
-/** Written only when they change: a schedule that is looked at a thousand times gets them once. */
+/** The warnings of a schedule, only if they have changed: a schedule that is looked at a thousand times stores them once. */
 function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
   const warnings = [...nearMisses(doc), ...pauseWarnings(doc.paused)]
   if (warnings.length === 0) return doc.warnings == null ? {} : { warnings: null }
@@ -304,8 +304,8 @@ function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
 }
 
 /**
- * `null`: paused until somebody resumes it; undefined: not paused. Written by hand, `paused: true` will do, and so will anything
- * else that isn't falsy: whoever wrote it wanted a pause.
+ * The end of a pause; `null` if it lasts until a user resumes the schedule, undefined if the schedule isn't paused. A pause written by hand
+ * may be `paused: true`, or any other value that isn't falsy: it was meant as a pause.
  */
 export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): Date | null | undefined {
   if (!paused) return undefined

@@ -1,115 +1,117 @@
 import type { RecordedError } from '../phases/index.js'
 import type { Json, ScheduleFields } from './definition/schedule-fields.js'
 
-/** Who changed what in a schedule. */
+/** One change of a schedule. */
 export interface Edit {
-  /** When it was done, or noticed, by the server's clock. */
+  /** When it was made, or noticed, by the server's clock. */
   readonly at: Date
-  /** Who did it, if the caller said so; an edit made in the database has none. */
+  /** The author, if the caller named one; absent for an edit made in the database. */
   readonly by?: string
-  /** What was done: `created`, `upsert`, `pause`, `resume`; or `noticed`: done in the database. */
+  /** The action: `created`, `upsert`, `pause`, `resume`; or `noticed` for a change made in the database. */
   readonly action: string
-  /** Of a pause: what was given as its reason. */
+  /** The reason of a pause, as given. */
   readonly reason?: string
-  /** Each changed field, by its name. */
+  /** The changed fields, by name. */
   readonly changes?: Readonly<
     Record<
       string,
       {
-        /** Its value before; absent: it wasn't there. One of more than 10,000 characters is cut. */
+        /** The value before; absent if there was no such field. A value of more than 10,000 characters is cut. */
         readonly from?: unknown
-        /** Its value since; absent: it was removed. Cut likewise. */
+        /** The value after; absent if the field was removed. Cut likewise. */
         readonly to?: unknown
       }
     >
   >
 }
 
-/** A schedule's pause, as `pause` stores it; written by hand, `true` will do. */
+/** A schedule's pause, as `pause` stores it. If you write it by hand, `true` is enough. */
 export interface Pause {
-  /** When it ends by itself; absent: when somebody resumes it. */
+  /** When it ends; absent if it lasts until a user resumes the schedule. */
   readonly until?: Date
-  /** Why, for people: runs that it skips show it. */
+  /** The reason, for people; runs that it skips show it. */
   readonly reason?: string
-  /** Who paused it, if the caller said so. */
+  /** The author of the pause, if the caller named one. */
   readonly by?: string
   /** When it was paused, by the server's clock. */
   readonly at: Date
 }
 
-/** A backfill as its schedule keeps it, until the next one. */
+/** A backfill, as its schedule keeps it until the next one. */
 export interface Backfill {
-  /** Told apart from others by it: `bf4f2a9c1b`. */
+  /** The id that distinguishes it from others: `bf4f2a9c1b`. */
   readonly id: string
   /** The first due time that it may run. */
   readonly from: Date
-  /** The last one. */
+  /** The last due time that it may run. */
   readonly to: Date
-  /** Which due times run again; absent: only those without a run that has begun. */
+  /** The due times that run again although a run for them exists; absent: only those whose run never began. */
   readonly again?: 'failed' | 'all'
-  /** Runs at the same time. */
+  /** The number of runs at the same time. */
   readonly concurrency: number
-  /** What a run of it does where another one of the schedule goes on; absent: it waits. */
+  /** The behavior of its runs while another run of the schedule is in progress; absent: they wait. */
   readonly overlap?: 'wait' | 'skip'
-  /** The schedule's fields as they were when it was begun: later edits don't change it. */
+  /** The schedule's fields when the backfill was started: later edits don't change it. */
   readonly fields: Readonly<Record<string, unknown>>
-  /** What an interval counts from. */
+  /** The time from which an interval counts. */
   readonly anchor: Date
-  /** How many due times it was to run when it was begun. */
+  /** The number of due times to run, counted when the backfill was started. */
   readonly runs: number
-  /** Who began it. */
+  /** The person or program that started it. */
   readonly by?: string
-  /** Why. */
+  /** The reason. */
   readonly why?: string
-  /** When it was begun, by the server's clock. */
+  /** When it was started, by the server's clock. */
   readonly at: Date
-  /** No due time is left that hasn't begun. */
+  /** True once no due time is left to begin. */
   readonly allBegun?: boolean
-  /** Since when it begins no further run. */
+  /** When it was aborted: it begins no further run since then. */
   readonly abortedAt?: Date
 }
 
-/** The run of a schedule that has ended in some way last, by the time when it ended. */
+/** The latest run of a schedule with a given outcome, ordered by when runs ended. */
 export interface LastEnd {
-  /** Its `_id`. */
+  /** The run's `_id`. */
   readonly run: string
   /** When it ended, by the server's clock. */
   readonly at: Date
   /** When it was due. */
   readonly scheduledFor: Date
-  /** How long it took, in ms; absent: it never started. */
+  /** The time that it took, in ms; absent if it never started. */
   readonly durationMs?: number
-  /** Of one that has Failed: the name of its error, and at most 500 characters of its message; absent: it has none. */
+  /** The error of a Failed run: its name, and at most 500 characters of its message; absent if there is no error. */
   readonly error?: { readonly name: string; readonly message: string }
 }
 
-/** A schedule as it is stored: the owner's fields, and those that Phaselock keeps. */
+/** A schedule as stored: the owner's fields, and those that Phaselock keeps. */
 export interface ScheduleDocument extends ScheduleFields {
   /** The schedule's id, a string of 1 to 200 characters. */
   _id: string
-  /** When it was last due, however that ended. */
+  /** When it was last due, whatever the outcome. */
   lastRunAt?: Date | null
-  /** When a run of it was last Completed; absent: none was. */
+  /** When a run of it was last Completed; absent if none was. */
   lastSuccessAt?: Date
-  /** The run that was Completed last, whatever had asked for it. */
+  /** The run that was Completed last, whatever triggered it. */
   lastSuccess?: LastEnd
-  /** The run that has Failed last. */
+  /** The run that Failed last. */
   lastFailure?: LastEnd
   /** When it is due next; null: not before it is changed. */
   nextRunAt?: Date | null
-  /** Nothing runs while this is here and its `until` hasn't passed. */
+  /** The pause: nothing runs while this is set and its `until` hasn't passed. */
   paused?: Pause | null
-  /** Why it can't run. */
+  /** The reason why it can't run. */
   broken?: string | null
-  /** Where its owner may have meant something else; it runs all the same. */
+  /** Possible mistakes of its owner; the schedule runs all the same. */
   warnings?: readonly string[] | null
-  /** The owner's fields as they were when `nextRunAt` was planned: where they differ now, somebody has edited them. */
+  /** The owner's fields when `nextRunAt` was planned: a difference from the present ones means that the schedule was edited. */
   known?: Readonly<Record<string, unknown>>
-  /** The owner's fields from which `nextRunAt` was planned, where `upsert` has replaced them since and nobody has planned anew yet. */
+  /** The owner's fields from which `nextRunAt` was planned, if `upsert` has replaced them since and no replica has replanned it yet. */
   superseded?: { readonly fields: Readonly<Record<string, unknown>>; readonly at: Date } | null
-  /** After the server's clock has stepped back: until when times come a second time, and what the `_id`s of their runs end with. */
+  /**
+   * Set after the server's clock has stepped back: the end of the range of times that repeats, and the suffix of the `_id`s of their runs.
+   */
   repeats?: { readonly until: Date; readonly mark: string } | null
-  /** The newest 50. */
+  /** The newest 50 edits. */
   edits?: readonly Edit[]
   /** Its latest backfill. */
   backfill?: Backfill | null
@@ -121,11 +123,11 @@ export interface RunLine {
   readonly at: Date
   /** At most 1,000 characters. */
   readonly message: string
-  /** What the task gave with it; '(not JSON, or too large)' in place of what isn't JSON of at most 4 KB. */
+  /** The fields that the task gave with it; '(not JSON, or too large)' in place of a value that isn't JSON of at most 4 KB. */
   readonly fields?: Json
 }
 
-/** An error as a run keeps it. */
+/** An error as stored in a run. */
 export interface RunError {
   /** Its class, such as 'TypeError'; at most 200 characters. */
   readonly name: string
@@ -133,32 +135,35 @@ export interface RunError {
   readonly message: string
   /** At most 4,000 characters. */
   readonly stack?: string
-  /** As libraries and systems set it: `ECONNREFUSED`. */
+  /** The code that libraries and systems set, such as `ECONNREFUSED`. */
   readonly code?: string | number
-  /** Its `cause`, the cause's own, and so on; of an AggregateError, its `errors` too. At most 8. */
+  /** Its `cause`, the cause's own cause, and so on; for an AggregateError also its `errors`. At most 8. */
   readonly causes?: NonNullable<RecordedError['causes']>
 }
 
-/** The run that is in the way of another. */
+/** The run that blocks another one. */
 export interface Overlap {
-  /** Its `_id`, or a digest of one that is too long for a lock. Absent, as the rest, if the lock was free again by then. */
+  /**
+   * Its `_id`, or a digest of one that is too long for a lock. Absent, like the other fields, if the lock had been freed before it was
+   * looked up.
+   */
   readonly run?: string
-  /** The process that runs it, as it is in `lockedBy`: its name, made unique per start. */
+  /** The process that runs it, as in `lockedBy`: its name, made unique per start. */
   readonly by?: string
-  /** Since when it has held the lock, in the server's time. */
+  /** When it took the lock, in the server's time. */
   readonly since?: Date
 }
 
-/** What a task that starts documents leaves in its run. */
+/** The document that a run has started, as recorded in the run. */
 export interface StartedDocument {
   /** The lifecycle of the document. */
   readonly lifecycle: string
-  /** Its `_id`: that of the run, `<schedule>@<due time>`. */
+  /** Its `_id`, the same as the run's: `<schedule>@<due time>`. */
   readonly id: string
 }
 
 export const RUN_OUTCOMES = ['Completed', 'Failed', 'Skipped', 'Missed'] as const
-/** How a run ended. Skipped and Missed ones never started. */
+/** The outcome of a run. Skipped and Missed ones never started. */
 export type RunOutcome = (typeof RUN_OUTCOMES)[number]
 
 /** One run of a schedule, `_id` `<schedule>@<due time>`. */
@@ -167,96 +172,101 @@ export interface RunDocument {
   _id: string
   /** The schedule's `_id`. It may have been deleted since. */
   schedule: string
-  /** The name of the task, as its schedule had it when the run was due. */
+  /** The name of the task, taken from the schedule when the run was due. */
   task: string
-  /** What the task gets. */
+  /** The arguments of the task. */
   args: Json
-  /** When it was due, without jitter; of a manual run: when it was asked for. */
+  /** When it was due, without jitter; for a manual run, when it was requested. */
   scheduledFor: Date
-  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  /** The trigger: 'schedule' if it was due, 'manual' if it was requested, 'backfill' if all due times of a range were requested. */
   trigger: 'schedule' | 'manual' | 'backfill'
-  /** Of a backfill: which one, the run whose end began this one, and what it does where another run of its schedule goes on. */
+  /**
+   * For a run of a backfill: the backfill's id, the run whose end started this one, and the behavior while another run of the
+   * schedule is in progress.
+   */
   backfill?: { readonly id: string; readonly after?: string; readonly overlap?: 'wait' | 'skip' }
-  /** Of a manual run and of a backfill: who asked. */
+  /** For a manual run and a backfill: the person or program that requested it. */
   requestedBy?: string
-  /** Other due times that this one stands for, too. */
+  /** Other due times that this run also stands for. */
   coalesced?: {
-    /** How many; if `isMore`, those that were counted. */
+    /** The number of them; if `isMore`, the number that were counted. */
     readonly count: number
     /** The first of them. */
     readonly since: Date
-    /** There were too many to count them all: more than 300 due times in all. */
+    /** True if there were too many to count: more than 300 due times in all. */
     readonly isMore: boolean
   }
-  /** How much later than due it was to start, by jitter. */
+  /** The delay that jitter adds to the due time. */
   jitterMs?: number
-  /** If it starts after this it is Missed; null: no limit. */
+  /** The latest start; a run that would start later is Missed. null: no limit. */
   startBy?: Date | null
-  /** Its schedule's when it was due: how many of its runs may go on at the same time. */
+  /** The schedule's `maxInstances` when the run was due: the number of its runs that may be in progress at the same time. */
   maxInstances: number
-  /** Its schedule's when it was due. */
+  /** The schedule's retry policy when the run was due. */
   retry: {
-    /** Tries in all, the first one included. */
+    /** The number of tries, including the first one. */
     readonly attempts: number
     /** The pause after the first failure, doubled with each further one. */
     readonly backOffMs: number
     /** The longest pause. */
     readonly longestMs: number
   }
-  /** How long one try may take; null: 23 h. */
+  /** The longest time of one try; null: 23 h. */
   timeoutMs?: number | null
   /** The try that is running, or ran last; from 1. */
   attempt?: number
-  /** Tries that ended with their replica. */
+  /** The number of tries that ended with their replica. */
   lost?: number
   /** When a failed run is tried again. */
   retryAt?: Date | null
-  /** When its first try began, in the server's time; absent: none has. */
+  /** When its first try began, in the server's time; absent if none has begun. */
   startedAt?: Date
-  /** The replica that runs it, or ran it last: its name. */
+  /** The name of the replica that runs it, or ran it last. */
   by?: string
   /** The fence of the lock that its latest try ran under: the task's `run.fence`. */
   lockFence?: number
-  /** The document that it has started, and whose end it takes over (`starts`); absent: it runs its task, or hasn't started one yet. */
+  /**
+   * The document that it has started, and whose end it takes over (`starts`); absent if it runs its task, or hasn't started a document yet.
+   */
   started?: StartedDocument
-  /** Why its document is asked to stop; when that has stopped, the run is Failed for it. */
+  /** The request to its document to stop; once the document has stopped, the run is Failed with this reason. */
   stopping?: {
-    /** As observers of the run get it. */
+    /** The reason as observers of the run get it. */
     readonly why: 'cancelled' | 'timeout' | 'lockLost'
-    /** Who asks the document to stop. */
+    /** The author of the request. */
     readonly by: string
-    /** Why, for the document's history. */
+    /** The reason, for the document's history. */
     readonly reason: string | null
-    /** What the run then has as its error. */
+    /** The error that the run then gets. */
     readonly error: RunError
   }
-  /** Stored before the callbacks run; the phase follows when they have. */
+  /** The outcome, stored before the callbacks run; the phase follows after them. */
   outcome?: RunOutcome
   /** When it ended: the server's time, carried on by the replica's clock. */
   completedAt?: Date
-  /** From startedAt to completedAt. */
+  /** The time from startedAt to completedAt. */
   durationMs?: number
-  /** What the latest try's `run.count` added up, by counter: at most 100 of them. */
+  /** The totals of the latest try's `run.count`, by counter: at most 100 of them. */
   counters?: Readonly<Record<string, number>>
-  /** What the task returned; absent: nothing, or not JSON of at most 64 KB, as `notKept` then says. */
+  /** The value that the task returned; absent if it returned nothing, or a value that isn't JSON of at most 64 KB (see `notKept`). */
   result?: Json
-  /** What its latest try left and couldn't be kept, with the reasons: its result, counters. The first ten. */
+  /** The results and counters of its latest try that couldn't be kept, with the reasons. The first ten. */
   notKept?: readonly string[]
-  /** Why its latest try failed; null: it succeeded. */
+  /** The error of its latest try; null if it succeeded. */
   error?: RunError | null
-  /** Why it was Skipped or Missed. */
+  /** The reason why it was Skipped or Missed. */
   reason?: string
-  /** Who had its lock, if that is why it was Skipped or has Failed. */
+  /** The holder of its lock, if that is why it was Skipped or has Failed. */
   overlap?: Overlap
-  /** What its tries logged: the first 50 lines and the latest 150. */
+  /** The log lines of its tries: the first 50 and the latest 150. */
   log?: readonly RunLine[]
-  /** Lines that were logged beyond what is kept. */
+  /** The number of logged lines that were not kept. */
   logDropped?: number
-  /** What its callback threw: the outcome stands all the same. */
+  /** The error that its callback threw: the outcome stands all the same. */
   callbackError?: RunError
 }
 
-/** `<schedule>@<due time>`: the same on every replica, so that a due time has one run. */
+/** The id of a run, `<schedule>@<due time>`: the same on every replica, so that a due time has one run. */
 export const runIdOf = (schedule: string, due: Date): string => `${schedule}@${due.toISOString()}`
 
 /** An object without its undefined fields, which the driver would store as null. */
@@ -268,8 +278,8 @@ type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
 }
 
 /**
- * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may be slightly behind (a queue, a
- * round trip), never ahead, unless the step follows another of the same lease.
+ * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may be slightly behind (a queue, a round trip). It is
+ * never ahead, unless the step follows another of the same lease.
  */
 export function serverTime(claimed: object): Date {
   const { lockedAt } = claimed as { lockedAt?: unknown }

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { CheckedSchedule } from './definition/read-schedule.js'
 
-/** If more due times than this were missed, only the latest ones are listed one by one. */
+/** The maximum number of due times that are listed one by one: the latest ones, if more were missed. */
 export const MOST_DUE = 300
 const FIRST_WINDOW_MS = 60_000
-/** Each costs 40 us. */
+/** The maximum number of due times to go through, at 40 us each. */
 const FAR_TOO_MANY = 1_000
 
 /** Due times that have come, the oldest first. */
@@ -15,15 +15,16 @@ export interface DueTimes {
 }
 
 /**
- * The first due time after `after`; undefined: never again.
- * @param anchor what an interval counts from when it has no `startAt`
+ * The first due time after `after`; undefined if there is no further one.
+ * @param anchor the time from which an interval counts when it has no `startAt`
  */
 export function nextDue(schedule: CheckedSchedule, after: Date, anchor: Date): Date | undefined {
   const { startAt, endAt } = schedule
   // A due time at startAt itself counts.
   const from = startAt && startAt > after ? new Date(startAt.getTime() - 1) : after
   const next = nextOf(schedule, from, anchor)
-  // There is none past the last possible date: comparisons with an invalid date are all false, and a search by them never ends.
+  // There is no due time past the last possible date. Comparisons with an invalid date are all false, so a search with them would never
+  // end.
   return next && !Number.isNaN(next.getTime()) && (!endAt || next <= endAt) ? next : undefined
 }
 
@@ -42,8 +43,8 @@ function nextOf({ timing, startAt }: CheckedSchedule, after: Date, anchor: Date)
 }
 
 /**
- * All due times from `first`, itself one, to `now`; only the latest if there are many, found without going through all: in a window
- * before `now` that grows until there are enough within it, and shrinks again where there are far too many.
+ * All due times from `first`, itself one, to `now`; only the latest if there are many. They are found without going through all, in a
+ * window before `now`. It grows until it has enough of them, and shrinks again if it has far too many.
  */
 export function dueTimes(schedule: CheckedSchedule, first: Date, now: Date, anchor: Date): DueTimes {
   if (schedule.timing.kind === 'once') return { times: [first], earlierSince: undefined }
@@ -60,7 +61,7 @@ export function dueTimes(schedule: CheckedSchedule, first: Date, now: Date, anch
   }
 }
 
-/** Due times are at least a second apart, so a window that is small enough never has too many. */
+/** The due times within a window. They are at least a second apart, so a window that is small enough never has too many. */
 function timesWithin(
   schedule: CheckedSchedule,
   withBegin: boolean,
@@ -79,7 +80,7 @@ function timesWithin(
   }
 }
 
-/** How much later than due a run starts: random, but the same on all replicas. */
+/** The delay of a run after its due time: random, but the same on all replicas. */
 export function jitterOf(schedule: CheckedSchedule, id: string, due: Date): number {
   if (schedule.jitterMs === 0) return 0
   const hash = createHash('sha256').update(`${id}@${due.toISOString()}`).digest()

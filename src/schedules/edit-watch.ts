@@ -23,14 +23,14 @@ export const watchNameOf = ({ collections }: SchedulesSettings): string => `${co
 /** The position of the walk over the schedules. One document: one replica walks at a time. */
 export interface WatchDocument {
   _id: string
-  /** The `_id` after which it goes on. */
+  /** The `_id` after which the walk continues. */
   position?: unknown
 }
 
 /**
- * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`). They are
- * made due, and looked at. Walks over all schedules forever, in chunks of bounded size; one that isn't edited is only read, by the
- * server itself. Those without a phase, or with an unknown one, are found by the index each time, wherever the walk is.
+ * Finds schedules that were edited in the database: their fields differ from what Phaselock last saw (`known`). They are made due, so that
+ * a replica looks at them. It walks over all schedules forever, in chunks of bounded size. A schedule that wasn't edited is only read, by
+ * the server itself. Those without a phase, or with an unknown one, are found by the index each time, wherever the walk is.
  */
 export function editWatch({
   settings,
@@ -55,7 +55,7 @@ export function editWatch({
   }) as unknown as BoundLifecycle<WatchDocument>
 }
 
-/** Somebody has removed the pause by hand, or let it end earlier; while it lasted nothing would have looked. */
+/** True if the pause was removed by hand, or now ends earlier; no replica would have looked at it while it lasted. */
 const isResumed: Document = {
   $and: [
     { $eq: ['$phase', 'Paused'] },
@@ -71,7 +71,7 @@ const isResumed: Document = {
 
 const PHASES = [...SCHEDULE_PHASES, 'Removed']
 const isNew: Document = { $in: [{ $type: '$phase' }, ['missing', 'null']] }
-/** A schedule in an unknown phase: nobody would look at it. */
+/** True if a schedule is in an unknown phase: no replica would look at it. */
 const isMisnamed: Document = {
   $and: [
     { $not: [{ $in: [{ $type: '$phase' }, ['missing', 'null', 'array', 'object']] }] },
@@ -83,7 +83,7 @@ const WRONG_PHASE = 'phase: expected Active or none, as Phaselock sets it (to pa
 const plannedAt: Document = {
   $cond: [{ $isArray: '$progress.history.at' }, { $arrayElemAt: ['$progress.history.at', -1] }, null],
 }
-/** The server's clock has stepped back since it was planned. */
+/** True if the server's clock has stepped back since it was planned. */
 const isPlannedAhead: Document = {
   $and: [
     { $eq: ['$phase', 'Active'] },
@@ -95,7 +95,7 @@ const isPlannedAhead: Document = {
 const isEdited: Document = {
   $or: [
     isPlannedAhead,
-    // It was misnamed, and somebody has corrected it.
+    // It was misnamed, and was corrected.
     { $and: [{ $eq: ['$phase', 'Active'] }, { $eq: [{ $type: '$broken' }, 'string'] }] },
     { $and: [{ $eq: [{ $type: '$known' }, 'object'] }, { $ne: ['$known', OWNERS_FIELDS] }] },
     isResumed,
@@ -103,7 +103,7 @@ const isEdited: Document = {
 }
 
 const ifMisnamed = (then: unknown, otherwise: unknown): Document => ({ $cond: ['$isMisnamed', then, otherwise] })
-/** Due now; a misnamed one is broken until somebody edits it. */
+/** The update that makes it due now; a misnamed one is broken until it is edited. */
 const LOOKED_AT: Document = {
   lockedAt: ifMisnamed(PARKED_AT, TASK_LOCK_INIT_TIME),
   phase: ifMisnamed('Broken', { $ifNull: ['$phase', 'Active'] }),
@@ -114,7 +114,7 @@ const LOOKED_AT: Document = {
   ),
 }
 
-/** One chunk of the walk, after `position`, and at most as many schedules without a known phase. */
+/** Walks one chunk after `position`, and looks at up to `chunk` schedules without a known phase. */
 export async function noticeEdits(
   schedules: Collection<ScheduleDocument>,
   position: unknown,
@@ -123,7 +123,7 @@ export async function noticeEdits(
   const [walked, unplanned] = await Promise.all([walk(schedules, position, chunk), withoutPhase(schedules, chunk)])
   const found = [...walked.edited, ...unplanned]
   if (found.length > 0) {
-    // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
+    // Never one that is held: its holder is looking at it. If that replica read it before the edit, the next walk finds it again.
     const update = [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }]
     const documents = schedules as unknown as Collection
     const updates = perUpdate(documents, found).map((ids) => {
@@ -158,7 +158,10 @@ async function walk(schedules: Collection<ScheduleDocument>, position: unknown, 
   return walked ?? { last: null, seen: 0, edited: [] }
 }
 
-/** A few seeks in the gaps between the phases, however many schedules there are and whatever their `_id` is. */
+/**
+ * The schedules without a known phase. It takes a few seeks in the gaps between the phases, regardless of the number of schedules and of
+ * their `_id`s.
+ */
 async function withoutPhase(schedules: Collection<ScheduleDocument>, most: number): Promise<unknown[]> {
   const pipeline = [
     { $match: { phase: { $nin: PHASES }, ...WITHOUT_TOKEN } },
@@ -174,7 +177,7 @@ async function withoutPhase(schedules: Collection<ScheduleDocument>, most: numbe
 
 const AGAIN_MS = 60_000
 
-/** Creates the one document that walks again where somebody has removed it: nobody would notice edits until a replica starts. */
+/** Creates the document that walks again if it was removed: edits would go unnoticed until a replica starts. */
 export function keepWatch(settings: SchedulesSettings, everyMs = AGAIN_MS): Alongside {
   return async ({ db, signal, logger }) => {
     for (;;) {
@@ -192,7 +195,10 @@ export function keepWatch(settings: SchedulesSettings, everyMs = AGAIN_MS): Alon
   }
 }
 
-/** Creates the one document that walks, if there is none; whether it did. */
+/**
+ * Creates the document that walks, if there is none yet.
+ * @returns true if it was created
+ */
 export async function startWatch(db: Db, settings: SchedulesSettings): Promise<boolean> {
   const { upsertedCount } = await protocolCollection<{ _id: string }>(db, watchNameOf(settings)).updateOne(
     { _id: WATCH_ID },

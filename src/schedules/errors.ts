@@ -14,7 +14,7 @@ export class InvalidSchedule extends Error {
   }
 }
 
-/** A backfill that can't be begun, or can't go on; lists every problem. Nothing was stored. */
+/** A backfill that can't be started, or can't continue; lists every problem. Nothing was stored. */
 export class InvalidBackfill extends Error {
   override readonly name = 'InvalidBackfill'
   constructor(
@@ -22,7 +22,7 @@ export class InvalidBackfill extends Error {
     readonly schedule: string,
     /** For each problem: the option, what was expected, and what was given. */
     readonly problems: readonly string[],
-    /** Whether its options can't be used, at any time; else it can't be done now. */
+    /** True if its options are invalid at any time; false if the backfill only can't be done now. */
     readonly ofOptions = false,
   ) {
     super(`backfill of '${schedule}': ${problems.join('; ')}`)
@@ -49,7 +49,7 @@ export class InvalidTask extends Error {
 export class NoSuchSchedule extends Error {
   override readonly name = 'NoSuchSchedule'
   constructor(
-    /** The id that was asked for. */
+    /** The id that was given. */
     readonly schedule: string,
   ) {
     super(`there is no schedule '${schedule}'`)
@@ -62,7 +62,7 @@ export class RunTimeout extends Error {
   constructor(
     /** The timeout, in ms. */
     readonly afterMs: number,
-    /** Whether the task ignored its signal for 10 s more: it then keeps its lock until it ends. */
+    /** True if the task ignored its signal for 10 s more: it then keeps its lock until it ends. */
     readonly stillRuns: boolean,
   ) {
     super(
@@ -71,7 +71,7 @@ export class RunTimeout extends Error {
   }
 }
 
-/** The run's named lock was freed by an operator, or ended while its server could not be reached: another run may begin. */
+/** The run's named lock was freed by an operator, or expired while its server could not be reached: another run may begin. */
 export class RunLockLost extends Error {
   override readonly name = 'RunLockLost'
   constructor(
@@ -84,11 +84,11 @@ export class RunLockLost extends Error {
   }
 }
 
-/** The replicas that ran it were lost, one after the other. */
+/** The replicas that ran a run were lost, one after the other. */
 export class ReplicasLost extends Error {
   override readonly name = 'ReplicasLost'
   constructor(
-    /** How many: 3. */
+    /** The number of lost replicas: 3. */
     readonly times: number,
   ) {
     super(`${numbered(times, 'replica was', 'replicas were')} lost while running it; it may be what kills them`)

@@ -2,7 +2,7 @@ import type { Collection, Document, IndexSpecification } from 'mongodb'
 import { buildIndex } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 
-/** A schedule's runs, the latest first: its history and its statistics. */
+/** The index for a schedule's runs, the latest first: its history and its statistics. */
 const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
 export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } as const
 
@@ -16,7 +16,7 @@ export const lookupRuns = (runs: string, as: string, pipeline: readonly Document
   },
 })
 
-/** Without the right to create it only history and statistics are slower. */
+/** Creates or checks the indexes of runs. Without the right to create them, only history and statistics are slower. */
 export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check', logger: Logger): Promise<void> {
   if (how === 'create') {
     await buildIndex(runs, HISTORY_INDEX, { waiting: (said) => logger.info(said) })

@@ -11,13 +11,13 @@ interface Batch {
   askers: number
 }
 
-/** Stores the runs of schedules that are looked at together with one command instead of one each. */
+/** Stores the runs of schedules that are handled together with one command instead of one each. */
 export class RunStore {
   private batch: Batch | undefined
 
   constructor(private readonly owner: () => OwnerClient) {}
 
-  /** Resolves when they are there, by this call or by an earlier one of any replica. */
+  /** Stores runs; resolves once they exist, stored by this call or by an earlier one of any replica. */
   async store(runs: readonly NewRun[]): Promise<void> {
     if (runs.length === 0) return
     this.batch ??= this.begin()
@@ -33,7 +33,7 @@ export class RunStore {
     }
   }
 
-  /** Stores one run by itself. @returns 0: there already is one with this id */
+  /** Stores one run by itself. @returns 0 if a run with this id exists already */
   readonly insertRun = (run: NewRun): Promise<number> => insertRuns(this.owner(), [run])
 
   private begin(): Batch {
@@ -47,8 +47,8 @@ export class RunStore {
 }
 
 /**
- * Stores runs, the latest last; a duplicate key means that it is there already.
- * @returns how many were stored
+ * Stores runs, the latest last; a duplicate key means that a run exists already.
+ * @returns the number of runs that were stored
  */
 export async function insertRuns(owner: OwnerClient, runs: readonly NewRun[]): Promise<number> {
   const latest = runs.at(-1)
@@ -60,7 +60,7 @@ export async function insertRuns(owner: OwnerClient, runs: readonly NewRun[]): P
     if (earlier.length > 0) await owner.documents.insertMany(earlier as never[], { ordered: false })
   })
   if (!isQueued) return stored
-  // Through the owner's client: replicas that listen hear of it at once.
+  // Through the owner's client, so that replicas that listen are notified immediately.
   const ringFor = earlier.length > 0 ? 'phase' : 'these'
   return stored + (await newOnes(1, async () => void (await owner.insertMany([latest as never], { ringFor }))))
 }

@@ -4,8 +4,8 @@ import { type LastEnd, present, type RunDocument, type ScheduleDocument } from '
 const MOST_OF_A_MESSAGE = 500
 
 /**
- * Stores in a schedule how a run of it has ended, if that is Completed or Failed and no later end of this kind is stored. So it may be repeated, and
- * runs that end at the same time may come in any order.
+ * Stores the end of a run in its schedule, if the run was Completed or Failed and no later end of this kind is stored. So it may be
+ * repeated, and runs that end at the same time may come in any order.
  */
 export async function recordLastEnd(
   schedules: Collection<ScheduleDocument>,

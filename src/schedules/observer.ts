@@ -2,21 +2,22 @@ import { tellObservers } from '../observers/index.js'
 import type { Logger } from '../phases/index.js'
 import type { RunDocument } from './documents.js'
 
-/** How runs end, and why. */
+/** The outcomes of runs, each with its possible reasons. */
 export const RUN_ENDS = {
   /** The task returned. */
   Completed: ['done'],
   /** It started, and no try succeeded. */
   Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled', 'removed'],
-  /** It never started, and wasn't to. */
+  /** It never started, and was not meant to. */
   Skipped: ['overlap', 'coalesced', 'edited', 'paused', 'deactivated', 'deleted', 'aborted'],
-  /** It never started, though it was to. */
+  /** It never started, although it was meant to. */
   Missed: ['late', 'unknownTask'],
 } as const
 
 /**
- * Why a run ended as it did: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
- * lost; `removed`, what it has started is gone; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
+ * The reason of a run's outcome. `overlap`: another run held the lock. `lockTaken`: the same, but on a further try or after its replica was
+ * lost. `removed`: the document that it started is gone. `late`: later than misfireGraceTime allows. `unknownTask`: no replica knows the
+ * task, and many runs are waiting already.
  */
 export type RunEndReason = (typeof RUN_ENDS)[keyof typeof RUN_ENDS][number]
 
@@ -26,37 +27,37 @@ export interface ObservedRun {
   readonly schedule: string
   /** `<schedule>@<due time>`. */
   readonly run: string
-  /** The name of its task, which this process needn't know. */
+  /** The name of its task, which this process may not know. */
   readonly task: string
-  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  /** The trigger: 'schedule' if it was due, 'manual' if it was requested, 'backfill' if all due times of a range were requested. */
   readonly trigger: 'schedule' | 'manual' | 'backfill'
 }
 
 /**
- * Called for runs by the replica that works on them, for metrics and logs; what it throws or rejects with is logged and dropped.
- * If a run's replica loses its lease at that moment, the next one may report it too.
+ * Callbacks for metrics and logs, called by the replica that works on a run. If one throws or rejects, the error is logged and dropped. If
+ * a run's replica loses its lease at that moment, the next replica may report the same event again.
  */
 export interface ScheduleObserver {
   /**
    * A run's first try begins.
-   * @param event.lateMs how long after it was due (a manual one: after it was asked for; of a backfill: 0); `jitter` is no lateness
+   * @param event.lateMs the time since it was due (manual: since it was requested; backfill: 0); `jitter` is no lateness
    */
   started?(event: ObservedRun & { readonly lateMs: number }): void
   /**
-   * A try has failed, and there will be another.
-   * @param event.attempt which try it was, from 1
+   * A try has failed, and another one will follow.
+   * @param event.attempt the number of the try, from 1
    */
   retried?(event: ObservedRun & { readonly attempt: number }): void
   /**
    * A run is over.
-   * @param event.outcome how it ended
-   * @param event.why one of the reasons that there are for this outcome
+   * @param event.outcome its outcome
+   * @param event.why one of the possible reasons of this outcome
    */
   ended?(event: ObservedRun & { readonly outcome: keyof typeof RUN_ENDS; readonly why: RunEndReason }): void
   /**
    * A command on the lock of a run has failed.
    * @param event.lock the lock's name
-   * @param event.action `extend`: it is tried again; `unlock`: the lock ends by itself
+   * @param event.action `extend`: it is tried again; `unlock`: the lock expires
    * @param event.error what the lock provider threw
    */
   lockFailed?(event: { readonly lock: string; readonly action: 'extend' | 'unlock'; readonly error: unknown }): void
@@ -67,7 +68,7 @@ export class ScheduleObservers {
 
   constructor(private readonly logger: Logger) {}
 
-  /** @returns ends it */
+  /** @returns a function that removes the observer */
   add(observer: ScheduleObserver): () => void {
     this.all.add(observer)
     return () => void this.all.delete(observer)

@@ -8,44 +8,44 @@ import { InvalidSchedulesOptions } from './errors.js'
 import type { ScheduleObserver } from './observer.js'
 import type { Task } from './tasks.js'
 
-/** What `new Schedules(...)` takes; all of it may be left out. */
+/** The options of `new Schedules(...)`; all of them are optional. */
 export interface SchedulesOptions<Context = unknown> {
-  /** Default: the database of the replica that runs the lifecycles; without one the methods throw NotAttached. */
+  /** The database. Default: that of the replica that runs the lifecycles; without one the methods throw NotAttached. */
   readonly db?: Db | undefined
-  /** The tasks that this process can run, by name. Without any it only owns schedules and leaves their runs to other processes. */
+  /** The tasks that this process can run, by name. Without any, it only owns schedules and leaves their runs to other processes. */
   readonly tasks?: Readonly<Record<string, Task<Context>>> | undefined
-  /** Looked up anew for each run: databases, clients, whatever isn't JSON. */
+  /** The context of tasks, looked up again for each run: databases, clients, anything that isn't JSON. */
   readonly context?: (() => Context | Promise<Context>) | undefined
-  /** Who grants `scheduler_lock:<id>`. Default: MongoDB, in the same database. */
+  /** The provider of the locks `scheduler_lock:<id>`. Default: MongoDB, in the same database. */
   readonly locks?: LockProvider | undefined
   /** This process's name in runs and locks. Default: POD_NAME, else the host's name and the process id. */
   readonly name?: string | undefined
   /** The collections' names: two different ones. */
   readonly collections?:
     | {
-        /** That of the schedules, and the name of their lifecycle. Default `schedules`. */
+        /** The collection of the schedules, and the name of their lifecycle. Default `schedules`. */
         readonly schedules?: string
-        /** That of their runs. Default `runs`. */
+        /** The collection of their runs. Default `runs`. */
         readonly runs?: string
       }
     | undefined
-  /** What a replica's crash costs at most. Default 30s. */
+  /** The lease time: the longest delay that a replica's crash causes. Default 30s. */
   readonly lockTimeout?: Duration | undefined
-  /** How long the named lock of a run outlives a holder that died; extended every third of that time. Default 30m. */
+  /** The time for which the named lock of a run outlives a holder that died; extended every third of that time. Default 30m. */
   readonly lockAtMostFor?: Duration | undefined
-  /** How long runs are kept: one time for all, or by how they ended. Default 30d; Skipped and Missed 7d. */
+  /** The time for which runs are kept: one for all, or by outcome. Default 30d; Skipped and Missed 7d. */
   readonly keepFor?: Duration | Partial<Readonly<Record<RunOutcome, Duration>>> | undefined
-  /** Runs at once on one replica. Default 32. */
+  /** The number of runs at the same time on one replica. Default 32. */
   readonly concurrency?: number | undefined
-  /** How many schedules are looked at for edits made in the database, each second. Default 1,000. */
+  /** The number of schedules per second that are checked for edits made in the database. Default 1,000. */
   readonly watchPerSecond?: number | undefined
   /** `off`: replicas aren't notified of runs that the owner's methods ask for. Default: that of the replica it is attached to, else on. */
   readonly doorbell?: DoorbellMode | undefined
   /** Called when runs start and end here, for metrics and logs. */
   readonly observer?: ScheduleObserver | undefined
-  /** Where its log lines go. Default: warnings and errors to standard error. */
+  /** The destination of its log lines. Default: warnings and errors to standard error. */
   readonly logger?: Logger | undefined
-  /** For tests: measures how long things take; what is due is decided by the server's clock. */
+  /** A clock for tests: it measures how long things take; the server's clock decides when a run is due. */
   readonly clock?: Clock | undefined
 }
 

@@ -6,30 +6,33 @@ import { lookupRuns } from './indexes.js'
 import { RUN_ENDS, type ScheduleObserver, type ScheduleObservers } from './observer.js'
 
 const MAX_TIME_MS = 5_000
-/** Of each schedule: one that fails every minute keeps 43,000 failed runs, and is queried at each scrape. */
+/**
+ * The number of latest runs that are queried per schedule: one that fails every minute keeps 43,000 failed runs, and is queried at each
+ * scrape.
+ */
 const LATEST_RUNS = 1_000
 
 /** Counts of schedules at a moment, on all replicas together. */
 export interface ScheduleCounts {
-  /** How many schedules are in each phase, each counted up to the limit that was given. */
+  /** The number of schedules in each phase, each counted up to the limit that was given. */
   readonly phases: Readonly<Record<SchedulePhase, number>>
   /** Runs in progress, including those of a replica that was lost. */
   readonly running: number
-  /** How long the oldest of them has been in progress, since its first try; 0: there is none. */
+  /** The age of the oldest of them, since its first try; 0 if there is none. */
   readonly oldestRunSeconds: number
 }
 
-/** When an active schedule last ran to its end. */
+/** The time when an active schedule last ran to its end. */
 export interface LastSuccess {
   /** The schedule's id. */
   readonly schedule: string
-  /** null: none of its latest runs that are kept, 1,000 at most, succeeded. */
+  /** null if none of its latest kept runs (at most 1,000) succeeded. */
   readonly at: Date | null
 }
 
-/** What is reported of schedules besides the steps of their documents: events of this process, and counts from the database. */
+/** Reports about schedules beyond the steps of their documents: events of this process, and counts from the database. */
 export class ScheduleReports {
-  /** All that `ended` may report. */
+  /** The outcomes and reasons that `ended` may report. */
   readonly ends = RUN_ENDS
 
   /** The name of the schedules' lifecycle; that of their runs is `<name>.runs`. */
@@ -43,18 +46,18 @@ export class ScheduleReports {
     this.lifecycle = names.schedules
   }
 
-  /** The tasks that this process knows by now, which are labels of metrics. */
+  /** The names of the tasks that this process knows so far; they are labels of metrics. */
   get taskNames(): readonly string[] {
     return this.tasks.names
   }
 
-  /** @returns ends it */
+  /** @returns a function that removes the observer */
   observe(observer: ScheduleObserver): () => void {
     return this.observers.add(observer)
   }
 
   /**
-   * Keys of the claim index, at most `limit` of each phase; for runs in progress the documents too.
+   * Counts keys of the claim index, at most `limit` of each phase; for runs in progress also the documents.
    * @returns undefined before a replica has registered schedules: there is no index to count on
    */
   async counts(db: Db, limit: number): Promise<ScheduleCounts | undefined> {
@@ -84,8 +87,8 @@ export class ScheduleReports {
   }
 
   /**
-   * Of active schedules that have run, by the history index: from the latest run back to the first that succeeded.
-   * @param given which; 'few': all, where there are at most `most`, else none
+   * The last successes of active schedules that have run, found by the history index: from the latest run back to the first that succeeded.
+   * @param given the ids; 'few': all schedules if there are at most `most`, else none
    */
   async lastSuccesses(db: Db, given: readonly string[] | 'few', most: number): Promise<LastSuccess[]> {
     if (!(await this.isRegistered(db))) return []

@@ -5,16 +5,16 @@ import type { RunEndReason } from './observer.js'
 import { runErrorOf } from './run-record.js'
 import type { RunCallback, TaskWithCallbacks } from './tasks.js'
 
-/** Who asks a document to stop, as its history has it. */
+/** The author of a request to stop, as shown in the document's history. */
 const BY_RUN = 'its run'
 
-/** A timeout and a lost lock are the run's own failure; all other aborts come from the replica. */
+/** True for a timeout and a lost lock, which are the run's own failure; all other aborts come from the replica. */
 export const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
 
-/** By a person: no further try is made. */
+/** True if a user cancelled the run: no further try is made. */
 export const isCancel = (reason: unknown) => reason instanceof StepAborted && reason.why === 'cancelled'
 
-/** In the words of whoever asked; the document is told by the run. */
+/** The stop request of a cancelled run, in the words of the person who cancelled it; the run passes it to its document. */
 export const cancelled = ({ reason }: AbortSignal): NonNullable<RunDocument['stopping']> => {
   return { why: 'cancelled', by: BY_RUN, reason: (reason as Error).message.slice(0, 500), error: runErrorOf(reason) }
 }
@@ -29,7 +29,7 @@ export function whyFailed(error: unknown): RunEndReason {
   return error instanceof RunLockLost ? 'lockLost' : 'error'
 }
 
-/** Manual runs have no jitter to wait for. */
+/** The delay of a run's start. Manual runs have no jitter to wait for. */
 export function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, startedAt: Date): number {
   if (trigger === 'backfill') return 0
   const meant = scheduledFor.getTime() + (trigger === 'manual' ? 0 : jitterMs)

@@ -15,23 +15,23 @@ import { starterOf } from './starts.js'
 import type { TaskWithCallbacks } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
-/** A backfill's run that can't begin looks again after this; so does what is due and meets one. */
+/** The delay after which a backfill's run that can't begin looks again; also that of a due run that is blocked by one. */
 const LOOK_AGAIN = '2s'
-/** Tries that end with their replica, until the run has failed. */
+/** The number of tries lost with their replica after which the run has failed. */
 const MOST_LOST = 3
 
-/** A document that is asked to stop is looked at again after this. */
+/** The delay after which a run looks again at a document that is asked to stop. */
 const SOON_MS = 1_000
-/** The same for one in another database, whose end wakes nobody. */
+/** The same for a document in another database, whose end wakes no run. */
 const ELSEWHERE_MS = 5_000
-/** `waitFor` looks again by itself after this. */
+/** The delay after which `waitFor` looks again without being woken. */
 const LONGEST_SLEEP_MS = 60_000
 
 type QueuedStep = Step<'Running' | RunOutcome, RunDocument>
 type RunningStep = Step<'Queued' | RunOutcome, RunDocument>
 type Fields = Partial<Omit<RunDocument, '_id'>>
 
-/** A run's lifecycle: Queued, Running (under its schedule's lock), and how it ended. */
+/** A run's lifecycle: Queued, Running (under its schedule's lock), and its outcome. */
 export function runLifecycle<Context>(workplace: Workplace<Context>): BoundLifecycle<RunDocument> {
   const { collections, keepFor, lockTimeout, concurrency } = workplace.settings
   const definition = lifecycleOf<RunDocument>().define({
@@ -63,7 +63,7 @@ export function runLifecycle<Context>(workplace: Workplace<Context>): BoundLifec
 class Runs<Context> {
   constructor(private readonly workplace: Workplace<Context>) {}
 
-  /** Decides whether it runs at all, and takes its lock. No code of the task has run yet. */
+  /** Decides whether the run begins at all, and takes its lock. No code of the task has run yet. */
   async queued(run: Readonly<RunDocument>, step: QueuedStep) {
     const { name } = this.workplace
     const task = this.task(run)
@@ -95,7 +95,7 @@ class Runs<Context> {
       if (lock instanceof RunLock) await lock.release()
       const who = [overlap.run && `the run ${overlap.run}`, overlap.by && `on ${overlap.by}`].filter(Boolean).join(' ')
       const reason = `overlap: ${text ?? `${who || 'another run'} was running`}`
-      // With more places than one the lock only says that another document is being started.
+      // With more than one place, the lock only says that another document is being started.
       const isBrief = !text && run.maxInstances > 1 && starterOf(task.run) !== undefined
       const waits = run.trigger === 'backfill' && run.backfill?.overlap !== 'skip'
       if (waits || isBrief || (await this.isBackfill(overlap))) return step.wait(reason, { for: LOOK_AGAIN })
@@ -103,14 +103,14 @@ class Runs<Context> {
       return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
     }
     this.workplace.locks.keep(run, lock)
-    // Not in Running: a try that its replica could not end is begun again by the next one.
+    // Not in Running: a try that its replica could not end is started again by the next one.
     if (isFirst) this.workplace.observers.tell('started', { ...observedRun(run), lateMs: lateMs(run, now) })
     return step.moveTo('Running', {
       set: { by: name, lockFence: lock.fence, ...(isFirst ? { startedAt: now } : {}), retryAt: null },
     })
   }
 
-  /** Runs the task under the lock that this run already holds, which another replica may have taken. */
+  /** Runs the task under the lock that this run already holds; another replica may have taken it. */
   async running(run: Readonly<RunDocument>, step: RunningStep) {
     const { locks, name, clock, context } = this.workplace
     const task = this.task(run)
@@ -137,7 +137,7 @@ class Runs<Context> {
       return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
     }
     const record = new RunRecord(run, now)
-    // Records the replica that runs it now if another one began it.
+    // Records the replica that runs it now, if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
     const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal })
     const starter = starterOf(task.run)
@@ -152,13 +152,13 @@ class Runs<Context> {
     }
     const isCancelled = tried.kind === 'threw' && isCancel(step.signal.reason)
     if (tried.kind === 'threw' && step.signal.aborted && !isCancelled && !isItsOwn(tried.error)) {
-      // The failure is not its own: another replica goes on, and enters the lock that carries this run's id.
+      // The failure is not the run's own: another replica continues, and enters the lock that carries this run's id.
       lock.forget()
       throw tried.error
     }
     const held = tried.kind === 'abandoned' ? undefined : lock
     if (starter && (isCancelled || isItsOwn(tried.error))) {
-      // It may have started its document, which is to stop as well.
+      // It may have started its document, which must stop as well.
       const stopping = isCancelled ? cancelled(step.signal) : ofItsOwn(tried.error as Error)
       return this.handOver({ ...known, ...fields, started: starter.of(run), stopping }, step, task, now, held)
     }
@@ -178,7 +178,7 @@ class Runs<Context> {
     return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
   }
 
-  /** The run's document goes on for it. Its lock is freed when that is stored: from then on what is open is its document. */
+  /** Hands the run over to its document. The lock is freed once that is stored: from then on the open document counts. */
   private async handOver(
     run: Readonly<RunDocument>,
     step: RunningStep,
@@ -196,8 +196,8 @@ class Runs<Context> {
   }
 
   /**
-   * Waits for the end of the run's document, without a lease, a place or a lock, and takes it over. A run that is to stop asks its document to, and
-   * fails when no step of that runs.
+   * Waits for the end of the run's document, without a lease, a place or a lock, and takes it over. A run that is to stop asks its document
+   * to stop, and fails once no step of the document is running.
    */
   private async follow(
     run: Readonly<RunDocument>,
@@ -232,13 +232,16 @@ class Runs<Context> {
   }
 
   private asleep(step: RunningStep, reason: string, forMs: number | undefined, set: Fields) {
-    // The engine would park a step that was cancelled; its run fails by itself.
+    // The engine would park a step that was cancelled; the run has to fail instead.
     if (isCancel(step.signal.reason))
       return step.moveTo('Queued', { set: { ...set, stopping: cancelled(step.signal) } })
     return step.wait(reason, { set, ...(forMs !== undefined && { for: `${forMs}ms` as const }) })
   }
 
-  /** What a task that starts documents has to wait for. Asked under the lock: so no other is started meanwhile. */
+  /**
+   * The open document that a task which starts documents has to wait for. Called under the lock, so that no other document is started in
+   * the meantime.
+   */
   private async openBefore(run: Readonly<RunDocument>, task: TaskWithCallbacks<Context>) {
     const { schedule, _id } = run
     const runs = this.workplace.runs()
@@ -249,7 +252,7 @@ class Runs<Context> {
     })
   }
 
-  /** Stores the outcome, frees the lock, then calls back: after a crash in between only the rest is repeated. */
+  /** Stores the outcome, frees the lock, then calls back: after a crash in between, only the rest is repeated. */
   private async end(
     run: Readonly<RunDocument>,
     step: QueuedStep | RunningStep,
@@ -303,21 +306,24 @@ class Runs<Context> {
     }
   }
 
-  /** For its schedule: how it ended; of a backfill: the next run. Repeated after a crash, as it comes before the run's phase says that it is over. */
+  /**
+   * Records in the schedule how the run ended, and begins the next run of a backfill. It precedes the change of the run's phase, so a crash
+   * repeats it.
+   */
   private async goOn(run: Readonly<RunDocument>): Promise<void> {
     const { schedules, runs, store } = this.workplace
     await recordLastEnd(schedules(), run)
     await continueBackfill({ schedules, runs, insertRun: store.insertRun }, run)
   }
 
-  /** Whether a lock is held by a backfill's run: what is due then waits for it. */
+  /** True if the lock is held by a backfill's run: a due run then waits for it. */
   private async isBackfill({ run }: Overlap): Promise<boolean> {
     if (run === undefined) return false
     const found = await this.workplace.runs().findOne({ _id: run }, { projection: { trigger: 1 } })
     return found?.trigger === 'backfill'
   }
 
-  /** Why a backfill's run isn't begun yet: its schedule is paused, or something that is due goes first. */
+  /** The reason why a backfill's run can't begin yet: its schedule is paused, or a due run goes first. */
   private async holdup(run: Readonly<RunDocument>, now: Date): Promise<string | undefined> {
     if (run.trigger !== 'backfill') return undefined
     const { schedules, runs } = this.workplace
@@ -327,7 +333,7 @@ class Runs<Context> {
     return (await isOtherWaiting(runs(), run, now)) ? 'a run of its schedule that is due: it goes first' : undefined
   }
 
-  /** Why a run that is due is not to run after all. */
+  /** The reason why a due run must not run after all. */
   private async whyNot(run: Readonly<RunDocument>): Promise<{ why: RunEndReason; reason: string } | undefined> {
     if (run.trigger === 'manual') return undefined
     if (run.trigger === 'backfill') {
@@ -344,9 +350,9 @@ class Runs<Context> {
     return { why: 'paused', reason: `the schedule was paused${said}` }
   }
 
-  /** Nothing is run while the locks' server is away; that uses no try. */
+  /** Enters the run's lock. Nothing runs while the locks' server is unreachable; that uses up no try. */
   private async enter(run: Readonly<RunDocument>, again: boolean) {
-    // Documents are started one at a time, as each start counts those that go on.
+    // Documents are started one at a time, because each start counts the open ones.
     const places = starterOf(this.task(run).run) ? { ...run, maxInstances: 1 } : run
     try {
       return await this.workplace.locks.enter(places, again)
@@ -356,7 +362,7 @@ class Runs<Context> {
     }
   }
 
-  /** Frees its lock, if an earlier replica has entered it; otherwise, or if the locks' server is away, it ends by itself. */
+  /** Frees the run's lock, if an earlier replica has entered it; otherwise, or if the locks' server is unreachable, the lock expires. */
   private async leave(run: Readonly<RunDocument>): Promise<void> {
     try {
       await this.workplace.locks.release(run)

@@ -7,7 +7,7 @@ import type { ScheduleObservers } from './observer.js'
 
 export interface RunLocksOptions {
   readonly provider: () => LockProvider
-  /** How long a lock outlives a holder that died; it is extended every third of that time. */
+  /** The time for which a lock outlives a holder that died; it is extended every third of that time. */
   readonly lockAtMostForMs: number
   readonly clock: Clock
   readonly logger: Logger
@@ -16,10 +16,10 @@ export interface RunLocksOptions {
 
 const MOST_REENTRY = 100
 const MOST_KEPT = 1_000
-/** A kept lock of this age is asked for again. */
+/** The age from which a kept lock is requested again. */
 const FRESH_MS = 5_000
 
-/** What a lock's name must not be, whatever a schedule's `_id` is. */
+/** Characters that a lock's name must not contain, whatever a schedule's `_id` is. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
 const NO_NAME = /\s$|[\u0000-\u001f]/
 const MOST_NAME = 255
@@ -28,8 +28,8 @@ const MOST_NAME_IN_TABLE = 64
 
 /**
  * The name of a schedule's lock: the first of its places; a schedule with a higher `maxInstances` has more of them. An `_id` that is
- * too long for the locks' store goes in as a digest.
- * @param kind of the locks' provider
+ * too long for the locks' store is replaced by a digest.
+ * @param kind the kind of the locks' provider
  */
 export function lockNameOf(schedule: string, place = 1, kind = 'mongodb'): string {
   const most = (kind === 'postgres' ? MOST_NAME_IN_TABLE : MOST_NAME) - '#100'.length
@@ -40,7 +40,7 @@ export function lockNameOf(schedule: string, place = 1, kind = 'mongodb'): strin
 
 const hashed = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 40)
 
-/** Which run's lock it is, however many replicas run it one after the other. */
+/** The run that a lock belongs to, regardless of the number of replicas that run it one after the other. */
 const reentryOf = (runId: string): string =>
   runId.length <= MOST_REENTRY && !/[%|~]/.test(runId) ? runId : hashed(runId)
 
@@ -49,13 +49,14 @@ const reentryOf = (runId: string): string =>
  * on all replicas, scheduled or manual. A place that carries this run's id is its own: another replica took the run over.
  */
 export class RunLocks {
-  /** Taken for runs that are Queued, on their way to this or another replica as Running. */
+  /** Locks of runs that are Queued, on their way to this or another replica as Running. */
   private readonly taken = new Map<string, RunLock>()
 
   constructor(private readonly options: RunLocksOptions) {}
 
   /**
-   * @param again whether a replica may have entered for this run before: then its place is looked for first
+   * Takes one of the run's places.
+   * @param again true if a replica may have entered for this run before: then its place is looked for first
    * @throws LockProviderUnavailable: nothing is run then
    */
   async enter(run: Readonly<RunDocument>, again = false): Promise<RunLock | { heldBy: Overlap }> {
@@ -71,7 +72,10 @@ export class RunLocks {
     return { heldBy: await this.holder(names[0]!) }
   }
 
-  /** Entering another place would leave the run's own, which the previous replica took, held for nobody. */
+  /**
+   * The places with the run's own one first. Entering another place would leave the run's own, which the previous replica took, locked
+   * without a holder.
+   */
   private async ownFirst(names: readonly string[], reentry: string): Promise<readonly string[]> {
     if (names.length === 1) return names
     const own = await this.ownOf(names, reentry)
@@ -87,13 +91,13 @@ export class RunLocks {
     return undefined
   }
 
-  /** For a run that is about to be Running: if this process gets it soon, it need not ask again. */
+  /** Keeps the lock of a run that is about to be Running: if this process gets the run soon, it need not request the lock again. */
   keep(run: Readonly<RunDocument>, lock: RunLock): void {
     if (this.taken.size >= MOST_KEPT) this.taken.clear()
     this.taken.set(run._id, lock)
   }
 
-  /** The kept lock, if nobody has entered since and it still lasts long enough. */
+  /** The kept lock, if no run has entered since and it still lasts long enough. */
   kept(run: Readonly<RunDocument>): RunLock | undefined {
     const lock = this.taken.get(run._id)
     this.taken.delete(run._id)
@@ -101,7 +105,7 @@ export class RunLocks {
   }
 
   /**
-   * Frees what a finished run may have left behind: a lock whose replica died, or a grant whose answer was never received.
+   * Frees the lock that a finished run may have left behind: one whose replica died, or a grant whose answer was never received.
    * @throws LockProviderUnavailable
    */
   async release(run: Readonly<RunDocument>): Promise<void> {
@@ -135,7 +139,7 @@ export class RunLock {
   constructor(
     provider: LockProvider,
     lock: SimpleLock,
-    /** When the command was sent that took it. */
+    /** When the command that took it was sent. */
     private readonly takenAtMs: number,
     private readonly options: RunLocksOptions,
   ) {
@@ -156,8 +160,8 @@ export class RunLock {
   }
 
   /**
-   * Extends it every third of its time, and sooner if that failed, until `release` or `forget`; `onLost` is called once when it
-   * is no longer ours, or couldn't be extended with a third of its time left.
+   * Extends it every third of its time, and sooner if that failed, until `release` or `forget`. `onLost` is called once, when the run no
+   * longer holds it, or when it couldn't be extended with a third of its time left.
    */
   watch(onLost: () => void): void {
     this.active.signal.addEventListener('abort', onLost, { once: true })
@@ -168,12 +172,12 @@ export class RunLock {
     })
   }
 
-  /** Stops extending it: the replica that takes the run over enters it again, or it ends by itself. */
+  /** Stops extending it: the replica that takes the run over enters it again, or it expires. */
   forget(): void {
     this.active.end()
   }
 
-  /** A lock that can't be freed now ends by itself. */
+  /** Frees it; a lock that can't be freed now expires. */
   async release(): Promise<void> {
     this.forget()
     await this.active.unlock().catch((error: unknown) => {

@@ -11,10 +11,10 @@ const MOST_FIELDS_BYTES = 4_096
 const MOST_COUNTERS = 100
 const COUNTER = /^[A-Za-z_][\w-]{0,99}$/
 const MOST_RESULT_BYTES = 64 * 1024
-/** Of what isn't kept so many are named. */
+/** The maximum number of values that are named as not kept. */
 const MOST_NOT_KEPT = 10
 
-/** What a task reports of its run while it runs; bounded, whatever it reports. */
+/** The log, counters and result that a task reports of its run; bounded, whatever it reports. */
 export class RunRecord {
   private readonly first: RunLine[]
   private readonly latest: RunLine[] = []
@@ -45,14 +45,14 @@ export class RunRecord {
     }
   }
 
-  /** Never throws: a counter that can't be kept is no reason for the run to fail. */
+  /** Adds to a counter. Never throws: a counter that can't be kept is no reason for the run to fail. */
   count(counter: string, by = 1): void {
     const problem = this.problemOf(counter, by)
     if (problem) this.drop(`counter ${shown(counter).slice(0, 200)}: ${problem}`)
     else this.counters.set(counter, (this.counters.get(counter) ?? 0) + by)
   }
 
-  /** The counters of what a task has started, whatever is there. */
+  /** Takes over the counters of the document that a task has started, whatever they are. */
   takeOver(counters: unknown): void {
     if (typeof counters !== 'object' || counters === null || Array.isArray(counters)) return
     for (const [name, n] of Object.entries(counters)) this.count(name, n as number)
@@ -67,7 +67,7 @@ export class RunRecord {
       : `expected at most ${MOST_COUNTERS} counters`
   }
 
-  /** What a task, or what it has started, has returned. */
+  /** The value that a task, or the document that it started, has returned. */
   result(value: unknown): { result?: Json } {
     if (value === undefined) return {}
     const read = asJson(value, MOST_RESULT_BYTES)
@@ -103,7 +103,7 @@ const textsOf = (thrown: unknown) => {
   return { name, message, stack }
 }
 
-/** An error as a document has it: of its texts no more than a run keeps. */
+/** An error as stored in a document, with its texts cut to what a run keeps. */
 export function withinBounds({ name, message, stack, code, causes }: Partial<Loose<RunError>>): RunError {
   return present({
     name: String(name ?? 'Error').slice(0, 200),
@@ -116,7 +116,7 @@ export function withinBounds({ name, message, stack, code, causes }: Partial<Loo
 
 type Loose<T> = { readonly [K in keyof T]: T[K] | undefined }
 
-/** What was thrown, as a readable error: whatever it is, the run has to come to its end. */
+/** The thrown value as a readable error: whatever it is, the run has to come to its end. */
 export function errorOf(thrown: unknown): Error {
   try {
     if (!(thrown instanceof Error)) return new Error(textOf(thrown))

@@ -7,10 +7,10 @@ import { errorOf, type RunRecord } from './run-record.js'
 import { starterOf } from './starts.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
-/** How long a task may take to end after its signal has aborted; then its run fails without waiting for it. */
+/** The time that a task gets to end after its signal has aborted; then its run fails without waiting for it. */
 const PATIENCE_MS = 10_000
 
-/** How one try ended. */
+/** The end of one try. */
 export type Tried =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
@@ -23,7 +23,7 @@ export interface TryOptions<Context> {
   readonly lock: RunLock
   readonly record: RunRecord
   readonly context: () => Context | Promise<Context>
-  /** Of the engine's step: the lease, the end of the process. */
+  /** The signal of the engine's step: it aborts when the lease is lost or the process ends. */
   readonly signal: AbortSignal
 }
 
@@ -66,7 +66,7 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
   const tried = await Promise.race([settled, gaveUp])
   over.abort()
   if (tried.kind === 'abandoned') void settled.then(() => lock.release())
-  // A task that ended because it was told to has failed for that reason, whatever it threw or returned.
+  // A task that ended because its signal aborted has failed for that reason, whatever it threw or returned.
   else if (stop.signal.aborted) return { kind: 'threw', error: stop.signal.reason }
   return tried
 }

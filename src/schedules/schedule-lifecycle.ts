@@ -7,7 +7,7 @@ import { HISTORY_INDEX_SORT } from './indexes.js'
 import { observedRun, type RunEndReason, type ScheduleObservers } from './observer.js'
 import type { Workplace } from './workplace.js'
 
-/** Each phase may become any other: what its owner wrote decides. */
+/** The reasons for waiting, by phase. Each phase may become any other: the owner's fields decide. */
 const WAITS_FOR: Record<SchedulePhase, string> = {
   Active: 'its next run',
   Paused: 'somebody to resume it',
@@ -16,10 +16,13 @@ const WAITS_FOR: Record<SchedulePhase, string> = {
 }
 
 const SCHEDULES_AT_ONCE = 64
-/** Runs of one schedule that may wait for a replica that knows their task. */
+/** The number of runs of one schedule that may wait for a replica that knows their task. */
 export const MOST_WAITING = 100
 
-/** Runs of a task that no replica has known for long are recorded as Missed at once: else they would be kept forever. */
+/**
+ * Limits the runs of a task that no replica has known for long: they are recorded as Missed immediately. Otherwise they would be kept
+ * forever.
+ */
 async function bounded<Context>(
   { tasks, runs: stored, logger }: Workplace<Context>,
   runs: readonly NewRun[],
@@ -48,7 +51,7 @@ async function bounded<Context>(
 const UNKNOWN_AGAIN_MS = 3_600_000
 const MOST_UNKNOWN = 1_000
 
-/** Tells of tasks that no replica knows, at the first run of each that is stored here, and once an hour. */
+/** Logs tasks that no replica knows, at the first run of each that is stored here, and once an hour. */
 class UnknownTasks<Context> {
   private readonly looked = new Map<string, number>()
 
@@ -71,7 +74,7 @@ class UnknownTasks<Context> {
   }
 }
 
-/** Runs that were over when they were stored. */
+/** Notifies observers of runs that were over when they were stored. */
 function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[], why: RunEndReason = 'coalesced'): void {
   for (const run of runs) {
     if (run.phase === 'Skipped') observers.tell('ended', { ...observedRun(run), outcome: 'Skipped', why })
@@ -82,8 +85,8 @@ function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[], why: 
 const NOT_BEFORE_AN_EDIT: Duration = '3650d'
 
 /**
- * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that distant and inactive ones cost
- * nothing. All four phases are handled by the same rule.
+ * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that distant and inactive ones cost nothing.
+ * All four phases are handled by the same rule.
  */
 export function scheduleLifecycle<Context>(workplace: Workplace<Context>): BoundLifecycle<ScheduleDocument> {
   const { settings, clock, logger, store, observers } = workplace
@@ -93,7 +96,7 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     phases: {
       Active: { next: ['Paused', 'Finished', 'Broken'], entry: true },
       Paused: { next: ['Active', 'Finished', 'Broken'], entry: true },
-      // A lifecycle needs an end; schedules stay until somebody deletes them.
+      // A lifecycle needs an end; schedules stay until they are deleted.
       Finished: { next: ['Active', 'Paused', 'Broken', 'Removed'], entry: true },
       Broken: { next: ['Active', 'Paused', 'Finished'], entry: true },
       Removed: { final: true },
@@ -110,7 +113,7 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     const decision = decide(doc, claimedAt)
     const { warnings } = decision.set
     if (warnings) logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
-    // First the runs, then what is next: after a crash in between they are there already.
+    // First the runs, then the next time: after a crash in between, the runs are there already.
     await unknown.look(decision.runs)
     const runs = await bounded(workplace, decision.runs, claimedAt)
     const { dropped } = decision

@@ -25,68 +25,68 @@ import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
 import { runErrorOf } from './run-record.js'
 import { requireId, ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
-/** A schedule as code or a person writes it. */
+/** A schedule as given to `upsert`. */
 export type NewSchedule = ScheduleFields
 
-/** What all methods that edit schedules take. */
+/** The options of all methods that edit schedules. */
 export interface By {
-  /** Who does it, for the schedule's edits. */
+  /** The author, recorded in the schedule's edits. */
   readonly by?: string | undefined
 }
 
-/** What `pause` and `pauseAll` take. */
+/** The options of `pause` and `pauseAll`. */
 export interface PauseOptions extends By {
-  /** When it ends by itself. Default: when somebody resumes it. */
+  /** When the pause ends. Default: when a user resumes the schedule. */
   readonly until?: Date | undefined
-  /** Why, for people: kept in the schedule's `paused` and `edits`, and shown by runs that it skips. */
+  /** The reason, for people: kept in the schedule's `paused` and `edits`, and shown by runs that it skips. */
   readonly reason?: string | undefined
 }
 
-/** What `run` takes; `by` is kept in the run's `requestedBy`. */
+/** The options of `run`; `by` is kept in the run's `requestedBy`. */
 export interface TriggerOptions extends By {
-  /** In place of the schedule's own. */
+  /** Arguments that replace the schedule's own. */
   readonly args?: Json | undefined
 }
 
-/** What `cancelRun` takes. */
+/** The options of `cancelRun`. */
 export interface CancelRunOptions {
-  /** Who wants it to stop. */
+  /** The person or program that wants it to stop. */
   readonly by: string
-  /** Why, for people: at most 500 characters. */
+  /** The reason, for people: at most 500 characters. */
   readonly reason?: string | undefined
 }
 
 const MOST_UPSERTS = 10
-/** Includes `paused: true`, written by hand: whatever `pauseOf` takes for a pause. */
+/** A filter for paused schedules. It includes `paused: true`, written by hand, and any other value that `pauseOf` takes for a pause. */
 const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
 const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
-/** Of edits in a row the first one: from its `known` it was planned. */
+/** The fields that were replaced by the first of several edits in a row: the schedule was planned from its `known`. */
 const SUPERSEDED: Document = {
   $ifNull: ['$superseded', { $cond: [isPlanned, { fields: '$known', at: '$$NOW' }, '$$REMOVE'] }],
 }
 const literal = (value: unknown): Document => ({ $literal: value })
 
 /**
- * What an owner of schedules does, from any process; each is one conditional update judged by the database. A replica that holds a
- * schedule at this moment loses it, and the schedule is looked at anew.
+ * The owner's methods of schedules, for any process; each is one conditional update in the database. A replica that holds a schedule
+ * at this moment loses it, and the schedule is planned again.
  */
 export abstract class ScheduleOwner extends ScheduleReader {
   /**
-   * Creates a schedule, or replaces the one with this id; its runs, its pause and (unless `isActive` is given) whether it is
-   * active stay. The same again changes nothing.
+   * Creates a schedule, or replaces the one with this id. Its runs and its pause stay, and unless `isActive` is given it stays active or
+   * inactive. Repeating the call changes nothing.
    * @throws InvalidSchedule: nothing is stored
    */
   async upsert(id: string, given: NewSchedule, { by }: By = {}): Promise<'created' | 'replaced' | 'unchanged'> {
     this.check(id, given)
     for (let attempt = 1; ; attempt += 1) {
       const before = await this.schedules.findOne({ _id: id })
-      // In the end it replaces whatever is stored: the last one to write wins.
+      // The last attempt replaces whatever is stored: the last writer wins.
       const done = await this.upsertOver(before, id, given, by, attempt < MOST_UPSERTS)
       if (done) return done
     }
   }
 
-  /** Replaces what was read, if it is still the same; undefined: somebody was quicker, and it has to be read again. */
+  /** Replaces the document that was read, if it is unchanged; undefined if another process was quicker, so that it has to be read again. */
   private async upsertOver(
     before: StoredSchedule | null,
     id: string,
@@ -114,7 +114,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
       },
       { $unset: ['broken', ...gone] },
     ]
-    // If replicas start together and declare the same schedule, one creates it, and of two edits neither is lost in the other.
+    // If replicas start together and declare the same schedule, one creates it. Of two edits neither is lost in the other.
     const asRead = before ? { $expr: { $eq: [OWNERS_FIELDS, literal(known)] } } : { task: { $exists: false } }
     const filter = { _id: id, ...(onlyAsRead ? asRead : {}) } as object
     try {
@@ -127,14 +127,14 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return before ? 'replaced' : 'created'
   }
 
-  /** Runs in progress go on. */
+  /** Deletes a schedule; runs in progress continue. */
   async remove(id: string): Promise<boolean> {
     requireId(id)
     return (await this.schedules.deleteMany({ _id: id })).deletedCount > 0
   }
 
   /**
-   * Nothing is run until it is resumed, or until `until`; due times in between are not made up for.
+   * Pauses a schedule: nothing runs until it is resumed, or until `until`. Due times in between are not run later.
    * @throws NoSuchSchedule, InvalidSchedule
    */
   async pause(id: string, options: PauseOptions = {}): Promise<void> {
@@ -148,14 +148,17 @@ export abstract class ScheduleOwner extends ScheduleReader {
     throw new InvalidSchedule(id, [`until: expected a time in the future, got ${options.until?.toISOString()}`])
   }
 
-  /** @returns how many were paused: those that were not paused already */
+  /**
+   * Pauses all schedules.
+   * @returns the number of schedules that were paused: those that were not paused already
+   */
   async pauseAll(options: PauseOptions = {}): Promise<number> {
     const running = { phase: { $nin: ['Finished', 'Broken'] }, $nor: [PAUSED], ...stillToCome(options) } as object
-    // Not looked at now: each is when it comes due; looking at a million at once would be work for nothing.
+    // They are not made due now: each is looked at when it is due. To look at a million at the same time would be wasted work.
     return this.updateAll(running, pausing('(all)', options, false))
   }
 
-  /** Plans it from now on; one that was deactivated is active again. @throws NoSuchSchedule */
+  /** Plans it from now on; a deactivated schedule becomes active again. @throws NoSuchSchedule */
   async resume(id: string, { by }: By = {}): Promise<void> {
     requireId(id)
     const update = [
@@ -172,7 +175,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     if (matchedCount === 0) throw new NoSuchSchedule(id)
   }
 
-  /** Resumes what was paused; what was deactivated stays deactivated. */
+  /** Resumes all paused schedules; deactivated ones stay deactivated. */
   async resumeAll({ by }: By = {}): Promise<number> {
     const update = [anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
     return this.updateAll(PAUSED, update)
@@ -185,8 +188,8 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
-   * Has it run once, now, by a replica that knows its task; under the same lock as its scheduled runs, so it is Skipped while
-   * one of them runs. Paused and inactive schedules run too.
+   * Requests one run now, by a replica that knows its task. It takes the same lock as the scheduled runs, so it is Skipped while one of
+   * them runs. Paused and inactive schedules also run.
    * @returns the run's id
    * @throws NoSuchSchedule, InvalidSchedule
    */
@@ -205,9 +208,9 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
-   * Stops a run that waits for the document it has started: the step of that is asked to stop, and where none runs it is parked; then the run is
-   * Failed, for `cancelled`. A run whose task works in a step of its own is cancelled as any step is.
-   * @returns whether it waits for a document
+   * Stops a run that waits for the document that it has started. A running step of the document is asked to stop; a document without one is
+   * parked. Then the run is Failed, for `cancelled`. A run whose task works in its own step is cancelled like any other step.
+   * @returns true if it waits for a document
    * @example await schedules.cancelRun('nightly@2026-11-21T06:00:00.000Z', { by: 'anna', reason: 'stuck' }) // true
    */
   async cancelRun(runId: string, { by, reason }: CancelRunOptions): Promise<boolean> {
@@ -215,7 +218,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     const error = runErrorOf(new StepAborted('cancelled', cancelText({ by, reason: reason ?? null })))
     const stopping: RunDocument['stopping'] = { why: 'cancelled', by, reason: reason ?? null, error }
     const waits = { _id: runId, phase: 'Running', started: { $exists: true }, outcome: { $exists: false } } as const
-    // Also one that a replica looks at just now: it loses it, and the run is looked at anew.
+    // This includes a run that a replica is looking at: the replica loses it, and the run is looked at again.
     const { matchedCount } = await this.runDocuments.updateOne(waits, [
       { $set: { stopping: { $ifNull: ['$stopping', literal(stopping)] }, ...DUE_AND_NOBODYS } },
     ])
@@ -224,7 +227,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
-   * What a backfill would run. Nothing is changed.
+   * Counts the runs that a backfill would make. Nothing is changed.
    * @throws NoSuchSchedule, InvalidBackfill
    */
   async previewBackfill(id: string, options: BackfillOptions): Promise<BackfillPreview> {
@@ -232,9 +235,10 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
-   * Begins to run each due time of a past range, the oldest first, by replicas that know the task: one at a time, or as many as
-   * `concurrency` says. What is due meanwhile goes first; while the schedule is paused it begins nothing. A schedule has one at a time.
-   * @returns the backfill; `backfillState` says how far it is
+   * Begins to run each due time of a past range, the oldest first, by replicas that know the task. The runs go one at a time, or up to
+   * `concurrency` at a time. Runs that are due in the meantime go first, and while the schedule is paused the backfill begins nothing. A
+   * schedule has one backfill at a time.
+   * @returns the backfill; `backfillState` returns its progress
    * @throws NoSuchSchedule, InvalidBackfill
    * @example await schedules.backfill('nightly', { from: new Date('2026-11-01'), to: new Date('2026-11-20'), by: 'anna' }) // { id: 'bf4f2a9c1b', runs: 19, ... }
    */
@@ -248,7 +252,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
       throw new InvalidBackfill(id, [
         `nothing to run: of ${numbered(preview.dueTimes, 'due time')} in the range none is left to run`,
       ])
-    // Also in place of one that a person has made unreadable.
+    // This also replaces one that a user has made unreadable.
     const idBefore: unknown = (found.backfill as Partial<Backfill> | null | undefined)?.id
     const asRead = { 'backfill.id': typeof idBefore === 'string' ? idBefore : { $not: { $type: 'string' } } }
     const edit = { action: 'backfill', ...present({ reason: options.why }) }
@@ -261,7 +265,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return backfill
   }
 
-  /** A schedule's latest backfill, and how far it is; undefined: it has none. @throws NoSuchSchedule */
+  /** A schedule's latest backfill and its progress; undefined if it has none. @throws NoSuchSchedule */
   async backfillState(id: string): Promise<BackfillState | undefined> {
     return backfillState(this.runDocuments, await this.withNow(id))
   }
@@ -279,7 +283,10 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return states.flatMap((state) => state ?? [])
   }
 
-  /** A backfill whose runs are gone, because somebody deleted them or a replica of an older version ended one, goes on. @throws NoSuchSchedule, InvalidBackfill */
+  /**
+   * Resumes a backfill whose runs are gone: they were deleted, or a replica of an older version ended one. @throws NoSuchSchedule,
+   * InvalidBackfill
+   */
   async resumeBackfill(id: string): Promise<void> {
     const state = await this.openBackfill(id)
     const open = (state.counts.Queued ?? 0) + (state.counts.Running ?? 0)
@@ -289,7 +296,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     await this.schedules.updateOne({ _id: id, 'backfill.id': state.id } as object, allBegun)
   }
 
-  /** No further run of a backfill begins; those that run go on. @throws NoSuchSchedule, InvalidBackfill */
+  /** Aborts a backfill: no further run of it begins; those in progress continue. @throws NoSuchSchedule, InvalidBackfill */
   async abortBackfill(id: string, { by }: By = {}): Promise<void> {
     const { id: backfill } = await this.openBackfill(id)
     await this.schedules.updateOne({ _id: id, 'backfill.id': backfill } as object, [
@@ -306,7 +313,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return state
   }
 
-  /** As many as are to run at a time: one that another's end has begun meanwhile is that one's. */
+  /** Begins up to `most` runs; a run that another run's end has begun in the meantime isn't counted. */
   private async beginRuns(id: string, backfill: Backfill, most: number): Promise<number> {
     let begun = 0
     let after: Date | undefined
@@ -314,7 +321,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
       const runs = await nextRuns(this.runDocuments, id, backfill, most - begun, after)
       if (runs.length === 0) break
       for (const run of runs) begun += await this.insertRun(run)
-      after = runs.at(-1)!.scheduledFor // a run that is there is passed over, whatever it is
+      after = runs.at(-1)!.scheduledFor // a run that exists is passed over, whatever it is
     }
     return begun
   }
@@ -328,16 +335,16 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return found
   }
 
-  /** Has replicas that listen look at a run that is due. */
+  /** Notifies listening replicas of a run that is due. */
   protected abstract ringFor(runId: string): Promise<void>
 
-  /** @returns 0: there already is one with this id */
+  /** @returns 0 if a run with this id exists already */
   protected abstract insertRun(run: NewRun): Promise<number>
 
-  /** What this process knows of tasks. @throws InvalidSchedule */
+  /** Checks the task against those that this process knows. @throws InvalidSchedule */
   protected checkTask(_id: string, _given: NewSchedule): void {}
 
-  /** What `upsert` checks of a schedule, without any database. @throws InvalidSchedule */
+  /** Checks a schedule as `upsert` does, without any database. @throws InvalidSchedule */
   check(id: string, given: NewSchedule): void {
     const problems: string[] = []
     if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
@@ -355,7 +362,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 }
 
-/** Makes a schedule due, even one that a replica holds, and records who did what. */
+/** Makes a schedule due, even one that a replica holds, and records the edit. */
 function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document {
   const added = { $mergeObjects: [{ at: '$$NOW' }, literal(present({ ...edit, by }))] }
   const edits = { $cond: [{ $isArray: '$edits' }, '$edits', []] }
@@ -368,7 +375,7 @@ function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'b
   }
 }
 
-/** By the server's clock: a pause until a time that has passed would be no pause. */
+/** A filter that judges `until` by the server's clock: a pause until a time in the past would be no pause. */
 const stillToCome = ({ until }: PauseOptions): object => (until ? { $expr: { $gt: [until, '$$NOW'] } } : {})
 
 function pausing(id: string, { until, reason, by }: PauseOptions, isDueNow: boolean): Document[] {

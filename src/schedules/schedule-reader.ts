@@ -8,35 +8,35 @@ import { type RunStatistics, type StatisticsOf, type StatisticsOptions, statisti
 
 /** A schedule as it is stored, with the engine's own fields. */
 export type StoredSchedule = ScheduleDocument & {
-  /** Active, Paused, Finished or Broken; absent: it hasn't been looked at yet. */
+  /** Active, Paused, Finished or Broken; absent if no replica has looked at it yet. */
   phase?: string
-  /** When it is looked at next, less the lockTimeout; 1970-01-01 or absent: as soon as a replica can. */
+  /** The next time that a replica looks at it, less the lockTimeout; 1970-01-01 or absent: as soon as possible. */
   lockedAt?: Date | null
   /** The token of the replica that plans it at this moment. */
   lockedBy?: string | null
-  /** When it was stored, or first claimed if a client stored it without; what an `interval` without `startAt` counts from. */
+  /** When it was stored, or first claimed if a client stored it without; the time from which an `interval` without `startAt` counts. */
   createdAt?: Date
 }
 
 /** A run as it is stored, with its phase. */
 export type StoredRun = RunDocument & {
-  /** Queued also between two tries; at the end it is the outcome. */
+  /** The phase; Queued also between two tries, and at the end the outcome. */
   phase: 'Queued' | 'Running' | RunOutcome
   /** When a replica first claimed it; absent before, and for a run that was over when it was stored. */
   createdAt?: Date
 }
 
-/** What `list` takes. */
+/** The options of `list`. */
 export interface ListOptions {
   /** At most this many. Default 100. */
   readonly limit?: number | undefined
-  /** Those after this id. */
+  /** Only those after this id. */
   readonly after?: string | undefined
   /** Only those in this phase: Active, Paused, Finished, Broken. */
   readonly phase?: string | undefined
 }
 
-/** What `runs` takes. */
+/** The options of `runs`. */
 export interface RunsOptions {
   /** At most this many, the latest first. Default 20. */
   readonly limit?: number | undefined
@@ -58,7 +58,7 @@ const statisticsOptions = t.object({
 
 /** A schedule as `list` returns it. */
 export interface ListedSchedule extends StoredSchedule {
-  /** The run with the latest due time, with no more of its `error` than the message; absent: it has none. */
+  /** The run with the latest due time, with only the message of its `error`; absent if it has no run. */
   readonly lastRun?: Pick<
     StoredRun,
     '_id' | 'phase' | 'scheduledFor' | 'completedAt' | 'durationMs' | 'reason' | 'error'
@@ -66,7 +66,8 @@ export interface ListedSchedule extends StoredSchedule {
 }
 
 /**
- * In a filter an operator, or `undefined`, would mean other schedules. Ids of other types than strings are those of broken schedules.
+ * Rejects anything but an id: in a filter an operator, or `undefined`, would match other schedules. Ids of other types than strings belong
+ * to broken schedules.
  * @throws InvalidOptions
  */
 export function requireId(id: unknown): void {
@@ -74,7 +75,7 @@ export function requireId(id: unknown): void {
     throw new InvalidOptions('schedules', [`expected the id of a schedule or of a run, a string, got ${shown(id)}`])
 }
 
-/** What can be read of schedules and their runs. */
+/** The methods that read schedules and their runs. */
 export abstract class ScheduleReader {
   constructor(private readonly names: { readonly schedules: string; readonly runs: string }) {}
 
@@ -89,7 +90,7 @@ export abstract class ScheduleReader {
     return protocolCollection<StoredRun>(this.db, this.names.runs)
   }
 
-  /** The schedule with this id; null: there is none. */
+  /** The schedule with this id; null if there is no such schedule. */
   async get(id: string): Promise<StoredSchedule | null> {
     requireId(id)
     return asReadable((how) => this.schedules.findOne({ _id: id }, how)) as Promise<StoredSchedule | null>
@@ -111,7 +112,7 @@ export abstract class ScheduleReader {
     return asReadable((how) => this.schedules.aggregate<ListedSchedule>(pipeline, how).toArray())
   }
 
-  /** The run with this id, `<schedule>@<due time>`; null: there is none, or it isn't kept any more. */
+  /** The run with this id, `<schedule>@<due time>`; null if there is no such run, or it is no longer kept. */
   async findRun(runId: string): Promise<StoredRun | null> {
     requireId(runId)
     return asReadable((how) => this.runDocuments.findOne({ _id: runId }, how)) as Promise<StoredRun | null>
@@ -128,8 +129,8 @@ export abstract class ScheduleReader {
   }
 
   /**
-   * Figures about the runs of a schedule, by its id; or of a task, of the schedules whose ids begin with a prefix, or of all. Computed by the database:
-   * for a task and for all it reads each run that is kept, or that was due since `since`.
+   * Statistics of the runs of a schedule, by its id; or of a task, of the schedules whose ids begin with a prefix, or of all. Computed by
+   * the database: for a task and for all it reads each run that is kept, or that was due since `since`.
    * @throws InvalidOptions, UnknownTimeZone
    * @example await schedules.statistics({ prefix: 'repo_sync_' }, { since: new Date('2026-11-01') }) // { runs: 214, successRate: 0.99, ... }
    */

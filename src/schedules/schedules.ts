@@ -27,29 +27,29 @@ import type { Workplace } from './workplace.js'
 
 type Attach = RunnableLifecycle['attach']
 
-/** Where runs are locked unless other locks are given: ShedLock's own collection. */
+/** The collection of the runs' locks unless other locks are given: ShedLock's own. */
 const LOCKS = 'shedLock'
-/** A lifecycle by itself, with its name for those who register it. */
+/** A lifecycle without a database, with its name for those who register it. */
 export type ScheduleLifecycle = RunnableLifecycle & {
   readonly name: string
-  /** With the schedules' own lifecycle: what metrics show beside its steps. */
+  /** The reports that metrics show beside the steps; only with the schedules' own lifecycle. */
   readonly reports?: ScheduleReports
 }
 
 /**
- * Cron schedules as documents. `lifecycles` goes to a Replica next to the app's own; the methods are what an owner does with
- * schedules, from any process.
+ * Cron schedules as documents. Pass `lifecycles` to a Replica next to the app's own; the methods are the owner's operations on schedules,
+ * from any process.
  */
 export class Schedules<Context = unknown> extends ScheduleOwner {
-  /** What a replica runs: schedules, runs, and the watch for edits. */
+  /** The lifecycles that a replica runs: schedules, runs, and the watch for edits. */
   readonly lifecycles: readonly ScheduleLifecycle[]
-  /** For metrics: `replicaMetrics` of phaselock/telemetry finds them in `lifecycles`. */
+  /** The reports for metrics: `replicaMetrics` of phaselock/telemetry finds them in `lifecycles`. */
   readonly reports: ScheduleReports
   private readonly observers: ScheduleObservers
   private readonly registry: TaskRegistry<Context>
-  /** For the owner's methods. */
+  /** The database of the owner's methods. */
   private ownerDb: Db | undefined
-  /** For the replica's work: its own connection. */
+  /** The database of the replica's work, with its own connection. */
   private replicaDb: Db | undefined
   private runOwner: OwnerClient | undefined
   private provider: LockProvider | undefined
@@ -79,12 +79,12 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this
   }
 
-  /** Resolves when replicas were notified of the requested runs, or that was given up: for a program that ends. */
+  /** Resolves once replicas were notified of the requested runs, or that was given up: for a program that ends. */
   async flush(): Promise<void> {
     await this.runOwner?.flush()
   }
 
-  /** The tasks that this process knows by now: those of the options, and those that were registered. */
+  /** The names of the tasks that this process knows so far: those of the options, and those that were registered. */
   get taskNames(): readonly string[] {
     return this.registry.names
   }
@@ -102,7 +102,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return insertRuns(this.runsOwner(), [run])
   }
 
-  /** If this process knows any tasks, one that it doesn't know is an error. */
+  /** Rejects a task that this process doesn't know, if it knows any. */
   protected override checkTask(id: string, given: NewSchedule): void {
     const { names } = this.registry
     if (names.length === 0 || typeof given.task !== 'string' || names.includes(given.task)) return
@@ -115,7 +115,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this.replicaDb ?? this.db
   }
 
-  /** Stores runs in a way that replicas which listen hear of. */
+  /** The client that stores runs and notifies the replicas that listen. */
   private runsOwner(): OwnerClient {
     this.runOwner ??= new OwnerClient(this.ours(), this.runModel!, this.ringing)
     return this.runOwner

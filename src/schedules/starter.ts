@@ -19,10 +19,10 @@ export interface Owned {
   readonly _id: string
 }
 
-/** How far the document of a run is. */
+/** The state of a run's document. */
 export type StartedState =
   | { readonly kind: 'open'; readonly isParked: boolean; readonly text: string; readonly isHere: boolean }
-  /** `at`: since when; undefined: nobody has recorded it. */
+  /** `at`: when it ended; undefined if that was not recorded. */
   | {
       readonly kind: 'ended'
       readonly at: Date | undefined
@@ -31,13 +31,13 @@ export type StartedState =
     }
   | { readonly kind: 'gone'; readonly error: RunError }
 
-/** A document in the way of another. */
+/** A document that blocks another one. */
 export interface OpenDocument {
   readonly overlap: Overlap
   readonly text: string
 }
 
-/** Of those that a schedule has started; only where runs don't wait for their documents. */
+/** The maximum number of documents of a schedule that are looked at; only used where runs don't wait for their documents. */
 const MOST_LOOKED_AT = 1_000
 
 const FIELDS = { ...LEASE_FIELDS, phase: 1, createdAt: 1 } as const
@@ -50,7 +50,7 @@ export class Starter {
     readonly how: { readonly until: 'ended' | 'started'; readonly whileOpen: 'skip' | 'start' },
   ) {}
 
-  /** What the document of a run is called. */
+  /** The lifecycle and the id of a run's document. */
   of(run: Pick<RunDocument, '_id'>): StartedDocument {
     return { lifecycle: this.lifecycle.name, id: run._id }
   }
@@ -64,14 +64,14 @@ export class Starter {
     try {
       await this.lifecycle.insert({ ...given, _id: run.id } as never)
     } catch (error) {
-      // By an earlier try of this run, which ended before that was recorded.
+      // It was stored by an earlier try of this run, which ended before that was recorded.
       if (!(error instanceof DocumentExists && error.index === '_id_' && error.id === run.id)) throw error
     }
     return { lifecycle: this.lifecycle.name, id: run.id }
   }
 
   /**
-   * The latest document that is in the way of a run: as many as `maxInstances` of its schedule go on.
+   * The latest document that blocks a run, if `maxInstances` documents of its schedule are open.
    * @param running the schedule's other runs that haven't ended
    */
   async openBefore(
@@ -81,7 +81,7 @@ export class Starter {
     const { until, whileOpen } = this.how
     if (whileOpen === 'start') return undefined
     const { documents, model } = this.lifecycle.owner()
-    // One that is removed is there only until its callbacks have been told.
+    // A removed document exists only until its callbacks were notified.
     const isOpen = { phase: { $nin: [...endsOf(model), removedPhase(model.name)] } }
     // `A` is the character after `@`; the `_id`s of a schedule's documents are in the order of their due times.
     const range = { $gte: `${schedule}@`, $lt: `${schedule}A`, $ne: _id }
@@ -107,14 +107,17 @@ export class Starter {
     }
   }
 
-  /** How far a run's document is. While it goes on, its end wakes the run: it knows of the run before it is looked at for the last time. */
+  /**
+   * The state of a run's document. While the document is open, its end wakes the run: it knows of the run before it is looked at for the
+   * last time.
+   */
   async look(step: Step<never, RunDocument>, id: string): Promise<StartedState> {
     const before = await this.read(id)
     if (before.kind !== 'open') return before
     const there = await step
       .waitFor({ lifecycle: this.lifecycle.name, id, phases: endsOf(this.lifecycle.model) })
       .catch((error: unknown) => {
-        // The lifecycle's documents are in another database: their ends wake nobody here.
+        // The lifecycle's documents are in another database: their ends wake no run here.
         if (error instanceof InvalidOutcome) return undefined
         throw error
       })
@@ -126,7 +129,7 @@ export class Starter {
     const { documents, model } = this.lifecycle.owner()
     const { progress } = model.settings
     const projection = { ...FIELDS, counters: 1, result: 1, error: 1, [progress]: 1 }
-    // As a majority has it: an end that is undone ends no run.
+    // Read from a majority: an end that is rolled back ends no run.
     const found = await asReadable((how) =>
       documents.findOne({ _id: id as never }, { projection, ...COMMITTED, ...how }),
     )
@@ -138,7 +141,7 @@ export class Starter {
     if (succeeded.includes(phase) || failed.includes(phase)) {
       const hasFailed = failed.includes(phase)
       const own = Object(found['error'])
-      // An owner's own: of unknown size beside these two.
+      // The owner's own error may have further fields of unknown size; only these two are kept.
       const said = typeof own.message === 'string' ? { name: own.name, message: own.message } : record.error
       const error = () =>
         said ? withinBounds(said) : runErrorOf(new DocumentFailed(name, phase, lastError(record.history)))
@@ -153,7 +156,7 @@ export class Starter {
     return { kind: 'open', isParked: isParked(found) && !hasToken(found), text: `${name}${why}`, isHere: true }
   }
 
-  /** Asks for the step of a run's document to stop; one of which no step runs is parked. */
+  /** Asks the step of a run's document to stop; a document without a running step is parked. */
   stop(id: string, by: string, reason: string | null): ReturnType<BoundLifecycle['cancel']> {
     return this.lifecycle.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
   }
@@ -163,7 +166,7 @@ export class Starter {
   }
 }
 
-/** The document that a run has started has ended in a phase of failure, and says no more. */
+/** The document that a run has started has ended in a phase of failure, without its own error. */
 class DocumentFailed extends Error {
   override readonly name = 'DocumentFailed'
   constructor(
@@ -171,14 +174,14 @@ class DocumentFailed extends Error {
     readonly document: string,
     /** The phase that it has ended in. */
     readonly phase: string,
-    /** The last error of its steps; undefined: none is known. */
+    /** The last error of its steps; undefined if none is known. */
     readonly lastError: string | undefined,
   ) {
     super(`${document} has ended in ${phase}${lastError === undefined ? '' : `; its last error: ${lastError}`}`)
   }
 }
 
-/** The document that a run has started is gone, and nobody knows how it would have ended. */
+/** The document that a run has started is gone, so its outcome is unknown. */
 class DocumentRemoved extends Error {
   override readonly name = 'DocumentRemoved'
   constructor(
@@ -189,7 +192,7 @@ class DocumentRemoved extends Error {
   }
 }
 
-/** Of a document's steps, by its history. */
+/** The last error of a document's steps, by its history. */
 function lastError(history: unknown): string | undefined {
   const entries = (Array.isArray(history) ? history : []) as Document[]
   const reason: unknown = entries.findLast((entry) => entry?.['outcome'] === 'error')?.['reason']

@@ -3,15 +3,15 @@ import { InvalidTask } from './errors.js'
 import { type Owned, Starter } from './starter.js'
 import type { TaskFunction, TaskRun } from './tasks.js'
 
-/** How a task starts documents. */
+/** The options of a task that starts documents. */
 export interface StartsOptions {
   /**
-   * When a run is over: when its document has `ended` (in a final phase, or a resting one in which no document begins), as that ended; or as soon
-   * as it has `started` it. Default `ended`.
+   * The end of a run: `ended`, when its document has ended (in a final phase, or in a resting phase where no document begins), with the
+   * same outcome; or `started`, as soon as it has started the document. Default `ended`.
    */
   readonly until?: 'ended' | 'started' | undefined
   /**
-   * What becomes of a run while as many documents of the schedule as its `maxInstances` haven't ended: `skip` it, or `start` another one. Default
+   * The behavior of a run while `maxInstances` documents of the schedule haven't ended: `skip` it, or `start` another document. Default
    * `skip`.
    */
   readonly whileOpen?: 'skip' | 'start' | undefined
@@ -21,12 +21,12 @@ type StartedFields<Doc, G> = Omit<NewChild<Doc, EntryOf<G>>, '_id'>
 
 const STARTERS = new WeakMap<TaskFunction<never>, Starter>()
 
-/** How a task starts its documents; undefined: it is any other one. */
+/** The starter of a task that starts documents; undefined for any other task. */
 export const starterOf = (task: TaskFunction<never>): Starter | undefined => STARTERS.get(task)
 
 /**
- * A task that starts a document of a lifecycle for each run: the work then survives crashes step by step, and the run ends as its document does. The
- * document's `_id` is the run's, so each due time starts one, however often its run is tried.
+ * A task that starts a document of a lifecycle for each run: the work then survives crashes step by step, and the run ends as its document
+ * does. The document's `_id` is the run's, so each due time starts one, regardless of the number of tries.
  * @param lifecycle with its handlers, given to a replica of this process or attached to a database
  * @param document its own fields, by the schedule's `args`
  * @throws InvalidTask
@@ -46,7 +46,7 @@ export function starts<Doc extends Owned, G, Args = any>(
     throw new InvalidTask(`starts: expected whileOpen to be 'skip' or 'start', got ${String(whileOpen)}`)
   if (typeof lifecycle?.insert !== 'function' || typeof document !== 'function')
     throw new InvalidTask('starts: expected a lifecycle with its handlers, and a function that returns a document')
-  // A run begins and ends by its starter: called by another task, it would be over before its document is.
+  // A run begins and ends by its starter: if another task called it, it would be over before its document is.
   const task: TaskFunction<unknown, Args> = async () => {
     throw new InvalidTask("starts: expected to be a schedule's task itself, and was called by something else")
   }

@@ -3,22 +3,22 @@ import { checkOptions, InvalidOptions, t } from '../options/index.js'
 import { zoneOf } from './cron/zone.js'
 import { type LastEnd, RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
-/** What `statistics` takes. */
+/** The options of `statistics`. */
 export interface StatisticsOptions {
-  /** Runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */
+  /** Only runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */
   readonly since?: Date | undefined
   /** The zone of `failuresByHour` and the trend's days. Default UTC. */
   readonly timezone?: string | undefined
 }
 
-/** Whose runs figures are about: of one task, of the schedules whose ids begin alike, or of all. */
+/** The selection of runs: those of one task, of the schedules whose ids share a prefix, or all. */
 export type StatisticsOf =
   | {
-      /** The name of the task, as the runs have it. */
+      /** The name of the task, as stored in the runs. */
       readonly task: string
     }
   | {
-      /** What the ids of the schedules begin with: `repo_sync_`. */
+      /** The prefix of the schedules' ids: `repo_sync_`. */
       readonly prefix: string
     }
   | {
@@ -26,57 +26,58 @@ export type StatisticsOf =
       readonly all: true
     }
 
-/** Figures about the runs of a schedule, or of several. */
+/** Statistics of the runs of one or several schedules. */
 export interface RunStatistics {
-  /** When a run was last Completed; null: none was. */
+  /** When a run was last Completed; null if none was. */
   readonly lastSuccessAt: Date | null
-  /** That run; null: none. */
+  /** That run; null if there is none yet. */
   readonly lastSuccess: LastEnd | null
-  /** The run that has Failed last; null: none has. */
+  /** The run that Failed last; null if none has failed. */
   readonly lastFailure: LastEnd | null
-  /** How many runs there are, those that aren't finished included. */
+  /** The number of runs, including those that aren't finished. */
   readonly runs: number
-  /** How many ended each way. */
+  /** The number of runs by outcome. */
   readonly byOutcome: Readonly<Record<RunOutcome, number>>
-  /** Runs that aren't finished. */
+  /** The number of runs that aren't finished. */
   readonly open: number
-  /** The share of Completed in those that ran to an end; null: none did. */
+  /** The share of Completed runs among those that ran to an end; null if none did. */
   readonly successRate: number | null
-  /** Of completed runs, in ms; null: none. */
+  /** The mean duration of completed runs, in ms; null without completed runs. */
   readonly meanMs: number | null
-  /** 95% of the completed runs took this long at most; null: there are none. */
+  /** The 95th percentile of the duration of completed runs, in ms; null without completed runs. */
   readonly p95Ms: number | null
-  /** Tries that were lost with their replica. */
+  /** The number of tries that were lost with their replica. */
   readonly lost: number
-  /** The 20 most frequent ones, the most frequent first. */
+  /** The 20 most frequent errors, the most frequent first. */
   readonly failuresByError: readonly {
     /** The error's name, such as 'TypeError'; else the run's reason. */
     readonly error: string
-    /** Failed runs with this error. */
+    /** The number of failed runs with this error. */
     readonly count: number
     /** When the latest of them was due. */
     readonly last: Date
   }[]
-  /** 24 numbers: failures of runs that were due in that hour of the day. */
+  /** 24 numbers: failures of runs that were due in each hour of the day. */
   readonly failuresByHour: readonly number[]
   /** Completed runs by the day on which they were due: the latest 30 days that have any, the oldest first. */
   readonly trend: readonly {
     /** `2026-11-21`, in the zone of the options. */
     readonly day: string
-    /** How many completed. */
+    /** The number of completed runs. */
     readonly runs: number
-    /** The sum of each of their counters. */
+    /** The sum of their counters, by counter. */
     readonly counters: Readonly<Record<string, number>>
   }[]
 }
 
-/** The latest ones, so that a schedule that runs every second is answered within bounds. */
+/** The maximum number of runs that are read, the latest ones: a schedule that runs every second is answered within bounds. */
 const MOST_RUNS = 100_000
 const MOST_ERRORS = 20
 const MOST_DAYS = 30
 
 /**
- * A time that the server can take apart: its dates go beyond the years that it can print, and a query by type also matches arrays.
+ * A filter for a due time that the server can take apart: BSON dates go beyond the years that it can print, and a query by type also
+ * matches arrays.
  */
 const HAS_DUE_TIME: Document = {
   $expr: {
@@ -89,7 +90,7 @@ const HAS_DUE_TIME: Document = {
 }
 
 /**
- * One aggregate: over a stretch of the history index for a schedule or a prefix, else over all runs.
+ * Computes the statistics with one aggregate: over a range of the history index for a schedule or a prefix, else over all runs.
  * @throws InvalidOptions, UnknownTimeZone, TypeError
  */
 export async function statisticsOf(
@@ -149,10 +150,10 @@ function filterOf(which: string | StatisticsOf): Document {
   return prefix === undefined ? {} : { schedule: { $gte: prefix, $lt: `${prefix}${LAST}` } }
 }
 
-/** The last possible character: what begins with a prefix sorts before the prefix with this one. */
+/** The last possible character: every string with a prefix sorts before the prefix followed by it. */
 const LAST = '\u{10ffff}'
 
-/** A log of 200 lines and the arguments aren't sorted along. */
+/** The fields that are sorted along; a log of 200 lines and the arguments are not. */
 const NEEDED = Object.fromEntries(
   ['phase', 'scheduledFor', 'completedAt', 'durationMs', 'lost', 'error', 'reason', 'counters'].map((name) => [
     name,
@@ -179,7 +180,7 @@ function pipeline(which: string | StatisticsOf, since: Date | undefined, timezon
   const rank95 = { $multiply: [{ $size: '$all' }, 0.95] }
   return [
     { $match: { ...filterOf(which), ...(since ? { scheduledFor: { $gte: since } } : {}) } },
-    // Of one schedule they come in this order, by the index.
+    // The runs of one schedule come in this order, by the index.
     ...(typeof which === 'string' ? [] : [{ $project: NEEDED }]),
     { $sort: { scheduledFor: -1 } },
     { $limit: MOST_RUNS },
@@ -232,7 +233,7 @@ function pipeline(which: string | StatisticsOf, since: Date | undefined, timezon
   ]
 }
 
-/** The counter without a name counts the runs. */
+/** The trend by day. The counter without a name counts the runs. */
 function trendOf(rows: readonly Document[]): RunStatistics['trend'] {
   const days = new Map<string, { runs: number; counters: Record<string, number> }>()
   for (const { _id, sum } of rows) {

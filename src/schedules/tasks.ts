@@ -3,23 +3,23 @@ import type { Json } from './definition/schedule-fields.js'
 import type { RunDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 
-/** What a task knows of its run. */
+/** The run as its task sees it. */
 export interface TaskRun<Context = unknown> {
   /** `<schedule>@<due time>`. */
   readonly id: string
   /** The schedule's id. */
   readonly schedule: string
-  /** When it was due, without jitter; of a manual run: when it was asked for. A later try has the same. */
+  /** When it was due, without jitter; for a manual run, when it was requested. A later try has the same. */
   readonly scheduledFor: Date
-  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  /** The trigger: 'schedule' if it was due, 'manual' if it was requested, 'backfill' if all due times of a range were requested. */
   readonly trigger: 'schedule' | 'manual' | 'backfill'
-  /** 1 for the first try. */
+  /** The number of the try, from 1. */
   readonly attempt: number
-  /** Grows each time the schedule's lock is taken: outside systems refuse lower ones. */
+  /** A number that grows each time the schedule's lock is taken: outside systems refuse lower ones. */
   readonly fence: number
-  /** Aborts at the timeout, when the lease or the lock is lost, and at the end of `grace` on shutdown. */
+  /** A signal that aborts at the timeout, when the lease or the lock is lost, and at the end of `grace` on shutdown. */
   readonly signal: AbortSignal
-  /** What `context` of the options returned when this run began: databases, clients. */
+  /** The value that `context` of the options returned when this run began: databases, clients. */
   readonly context: Context
   /** Keeps a line with the run: the first 50 and the latest 150, of 1,000 characters each. */
   log(message: string, fields?: Json): void
@@ -27,17 +27,19 @@ export interface TaskRun<Context = unknown> {
   count(counter: string, by?: number): void
 }
 
-/** Called with a run after its outcome was stored; again if the replica dies meanwhile. What it throws changes no outcome. */
+/**
+ * Called with a run after its outcome was stored; again if the replica dies in the meantime. An error that it throws changes no outcome.
+ */
 export type RunCallback<Context = unknown> = (run: Readonly<RunDocument>, context: Context) => unknown
 
 /**
- * A task's function. It gets JSON and returns JSON or nothing; whatever else it needs is in `run.context`. It may run again after
- * a crash: make it idempotent, or give `run.fence` to what it writes to.
+ * A task's function. It gets JSON and returns JSON or nothing; anything else it needs is in `run.context`. It may run again after a crash:
+ * make it idempotent, or pass `run.fence` to the systems that it writes to.
  */
 // biome-ignore lint/suspicious/noExplicitAny: each task knows its own arguments
 export type TaskFunction<Context = unknown, Args = any> = (args: Args, run: TaskRun<Context>) => unknown
 
-/** A task, and what is called when its runs are over. */
+/** A task, and the callbacks for the end of its runs. */
 export interface TaskWithCallbacks<Context = unknown> {
   /** The task itself: called once for each try. */
   readonly run: TaskFunction<Context>
@@ -45,11 +47,11 @@ export interface TaskWithCallbacks<Context = unknown> {
   readonly onSuccess?: RunCallback<Context>
   /** Called when a run has Failed: after its last try, not between tries. */
   readonly onFailure?: RunCallback<Context>
-  /** Called when a run was Missed because it was late; not for one that was Missed because no replica knew its task. */
+  /** Called when a run was Missed because it was late; not if it was Missed because no replica knew its task. */
   readonly onMissed?: RunCallback<Context>
 }
 
-/** What is registered under a task's name. */
+/** A function or an object that is registered under a task's name. */
 export type Task<Context = unknown> = TaskFunction<Context> | TaskWithCallbacks<Context>
 
 const CALLBACKS = ['onSuccess', 'onFailure', 'onMissed'] as const

@@ -9,7 +9,7 @@ import type { RunLocks } from './run-lock.js'
 import type { StoredRun } from './schedule-reader.js'
 import type { TaskRegistry } from './tasks.js'
 
-/** What the lifecycles of schedules and of runs work with, on one replica. */
+/** The shared parts of the lifecycles of schedules and of runs, on one replica. */
 export interface Workplace<Context = unknown> {
   /** The name of this replica, for people. */
   readonly name: string

@@ -1,6 +1,6 @@
 /**
- * The task kinds that need nothing but MongoDB (API gateways with their databases and host names), and the kit that kinds of your own are
- * built with. `phaselock start --lifecycles phaselock/tasks` runs the gateways.
+ * The task kinds that need only MongoDB (API gateways with their databases and host names), and the kit for building kinds of your own.
+ * `phaselock start --lifecycles phaselock/tasks` runs the gateways.
  *
  * @example
  * ```ts

@@ -11,9 +11,9 @@ const whatItTakes = t.object({
 const PROGRESS_DATES = ['since', 'at', 'resumeAt', 'waitingSince']
 
 /**
- * Lets time pass for documents: every date of Phaselock's on them moves back by `ms`, so that sleeps end, leases expire and
+ * Lets time pass for documents: every date that Phaselock keeps on them moves back by `ms`, so that sleeps end, leases expire and
  * deadlines come, judged by the real server's real clock. Free and parked documents stay free and parked.
- * @returns how many documents were moved
+ * @returns the number of documents moved
  * @throws InvalidOptions
  */
 export async function backDate(
@@ -61,7 +61,7 @@ export async function backDate(
   return modifiedCount
 }
 
-/** The same for dates of an object that a document may have. */
+/** Does the same for dates of an object that a document may have. */
 const movedWithin = (path: string, dates: readonly string[], ms: number): Document => ({
   $set: {
     [path]: {
@@ -74,7 +74,7 @@ const movedWithin = (path: string, dates: readonly string[], ms: number): Docume
   },
 })
 
-/** A missing field stays missing: its own path as the value of a `$set` removes nothing and adds nothing. */
+/** Moves one date. A missing field stays missing: its own path as the value of a `$set` removes nothing and adds nothing. */
 const moved = (field: string, ms: number): Document => ({
   $cond: [
     {

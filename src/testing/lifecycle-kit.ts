@@ -23,11 +23,11 @@ import { TestReplica } from './test-replica.js'
 
 /** Options of a `LifecycleKit`. */
 export interface LifecycleKitOptions {
-  /** What to run: lifecycles with their handlers. */
+  /** The lifecycles to run, with their handlers. */
   readonly lifecycles: readonly RunnableLifecycle[]
   /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
   readonly uri?: string | undefined
-  /** Where the replicas' log lines go. Default: nowhere. */
+  /** Receives the replicas' log lines. Default: they are dropped. */
   readonly logger?: Logger | undefined
   /** Notified of everything that its replicas do. */
   readonly observer?: ReplicaOptions['observer']
@@ -40,18 +40,18 @@ const kitOptions = t.object({
   observer: sharedOptions.observer,
 } satisfies t.TypesOf<LifecycleKitOptions>)
 
-/** What a test expects of the newest entries of a history: only the fields that it names are compared. */
+/** An entry that a test expects among the newest of a history: only the fields that it names are compared. */
 export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 'reason'>> & {
   outcome?: RecordedOutcome
 }
 
-/** A document isn't in the phase, or hasn't the history, that a test expected; shows what it has. */
+/** A document isn't in the expected phase, or doesn't have the expected history; shows the actual ones. */
 export class UnexpectedDocument extends Error {
   override readonly name = 'UnexpectedDocument'
   constructor(
-    /** What the test expected, in words. */
+    /** The expectation of the test, in words. */
     readonly expected: string,
-    /** The document as it is; null: there is none. */
+    /** The document as it is; null if it doesn't exist. */
     readonly found: object | null,
   ) {
     const text = found ? BSON.EJSON.stringify(found, { relaxed: true }, 2) : 'no such document'
@@ -63,7 +63,7 @@ const NEVER = new Promise<never>(() => {})
 const MAX_LOOKS = 1_000
 
 /**
- * A database of its own and a replica that does nothing until it is told to: drives a lifecycle step by step, lets time
+ * A database of its own and a replica that works only on request: drives a lifecycle step by step, lets time
  * pass, and kills the replica where it hurts.
  *
  * ```ts
@@ -88,20 +88,20 @@ export class LifecycleKit {
     readonly db: Db,
   ) {}
 
-  /** @throws InvalidOptions; NoDatabase and what else connecting throws */
+  /** @throws InvalidOptions; NoDatabase and other errors of connecting */
   static async open(given: LifecycleKitOptions): Promise<LifecycleKit> {
     const options = checkOptions('LifecycleKit.open', kitOptions, given)
     const { connection, db } = await LifecycleKit.connect(options.uri)
     return new LifecycleKit(options, connection, db)
   }
 
-  /** @throws NoDatabase and what else connecting throws */
+  /** @throws NoDatabase and other errors of connecting */
   protected static async connect(uri: string | undefined): Promise<{ connection: DatabaseConnection; db: Db }> {
     const connection = await connectTestServer(uri)
     return { connection, db: newDatabase(connection.client, 'kit') }
   }
 
-  /** One tick and the steps that it began; what is due then stays due. */
+  /** Runs one tick and the steps that it began; documents that become due then stay due. */
   async tick(): Promise<TickCounts> {
     const { replica } = await this.replica()
     await replica.prepare()
@@ -110,7 +110,7 @@ export class LifecycleKit {
     return counts
   }
 
-  /** Ticks until nothing is due: what is left sleeps, rests, is parked, or is gone. */
+  /** Ticks until nothing is due: all documents sleep, rest, are parked, or are gone. */
   async untilIdle(): Promise<void> {
     await this.settled((await this.replica()).replica.runOnce())
   }
@@ -124,7 +124,7 @@ export class LifecycleKit {
 
   /**
    * Ticks and lets time pass until a document is in a phase.
-   * @throws UnexpectedDocument when it isn't there after `within` (10 minutes of its time unless given)
+   * @throws UnexpectedDocument if it isn't there after `within` (default: 10 minutes of its time)
    */
   async untilPhase(
     lifecycle: string,
@@ -150,9 +150,9 @@ export class LifecycleKit {
   }
 
   /**
-   * The replica dies right after the step of this name has run (its effects happened, nothing was recorded), as with a
-   * kill -9. Resolves when it has died; the lease stays until `advance` lets it expire, and a new replica goes on then.
-   * The first step of a phase has no name: give the phase's.
+   * Makes the replica die right after the step of this name has run (its effects happened, nothing was recorded), as with a
+   * kill -9. Resolves once it has died; the lease stays until `advance` lets it expire, and a new replica continues then.
+   * The first step of a phase has no name: pass the phase's.
    */
   crash(afterStep: string): Promise<void> {
     return new Promise((resolve) => {
@@ -160,9 +160,9 @@ export class LifecycleKit {
     })
   }
 
-  /** Inserts a document as it is, so with its `phase`. @returns its `_id` */
+  /** Inserts a document unchanged, including its `phase`. @returns its `_id` */
   async insert(lifecycle: string, document: Document): Promise<unknown>
-  /** As an owner does where one with its `_id` may exist. @returns what it came to */
+  /** Inserts a document like an owner if one with its `_id` may exist. @returns the outcome */
   async insert(lifecycle: string, document: Document, options: DuplicateOptions): Promise<InsertResult>
   async insert(lifecycle: string, document: Document, options?: DuplicateOptions): Promise<unknown> {
     if (options) return this.owner(lifecycle).insert(document, options)
@@ -170,22 +170,22 @@ export class LifecycleKit {
     return insertedId
   }
 
-  /** Answers the question that a document asks, as `tester` unless somebody is named; the next tick runs its handler. */
+  /** Answers a document's question, as `tester` unless `by` is given; the next tick runs its handler. */
   answer(lifecycle: string, id: unknown, option: string, by = 'tester'): Promise<AnswerResult> {
     return this.owner(lifecycle).answer(id, { option, by })
   }
 
-  /** The document as it is stored now; null: there is none. */
+  /** Returns the document as it is stored now; null if it doesn't exist. */
   find(lifecycle: string, id: unknown): Promise<Document | null> {
     return this.documents(lifecycle).findOne({ _id: id as never })
   }
 
-  /** Its collection, for what the kit has no verb for. */
+  /** Returns its collection, for operations that the kit doesn't offer. */
   documents(lifecycle: string): Collection<Document> {
     return this.db.collection(this.model(lifecycle).collection)
   }
 
-  /** The document's history, oldest first, at most the newest 20 entries. */
+  /** Returns the document's history, oldest first, at most the newest 20 entries. */
   async history(lifecycle: string, id: unknown): Promise<HistoryEntry[]> {
     const found = await this.find(lifecycle, id)
     return found?.[this.model(lifecycle).settings.progress]?.history ?? []
@@ -255,7 +255,7 @@ export class LifecycleKit {
     }
   }
 
-  /** Waits for the work, or for the death of the replica that does it; errors of the dead one's commands are ignored. */
+  /** Waits for the work, or for the death of its replica; errors of a dead replica's commands are ignored. */
   private async settled(work: Promise<unknown>): Promise<void> {
     const replica = this.current
     const done = work.catch((error: unknown) => {

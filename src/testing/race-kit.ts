@@ -6,23 +6,23 @@ import { backDate } from './back-date.js'
 import { connectTestServer, newDatabase } from './test-database.js'
 import { TestReplica } from './test-replica.js'
 
-/** What the handlers use of the outside world: each call of one of its methods is an effect, and a place to die at. */
+/** The part of the outside world that the handlers use: each call of one of its methods is an effect, and a place to die at. */
 export type Outside = Record<string, (...args: never[]) => unknown>
 
-/** What `race` runs, and on what. */
+/** The options of `race`. */
 export interface RaceOptions<O extends Outside> {
   /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
   readonly uri?: string | undefined
-  /** Makes a new outside world, for each of the many runs. */
+  /** Creates a new outside world for each of the many runs. */
   readonly outside: () => O
   /**
-   * The lifecycle with its handlers, using this outside world; called for each replica of each run, with the run's database. One that is
-   * `AsyncDisposable` is disposed of after its run.
+   * Returns the lifecycle with its handlers, using this outside world; called for each replica of each run, with the run's database. If it is
+   * `AsyncDisposable`, it is disposed of after its run.
    */
   readonly lifecycle: (outside: O, db: Db) => RacedLifecycle | Promise<RacedLifecycle>
   /** The document that each run begins with. */
   readonly document: Document
-  /** The key of a call that must not happen twice; undefined for one that may. Default: the method and its arguments. */
+  /** Returns the key of a call that must not happen twice; undefined for one that may. Default: the method and its arguments. */
   readonly effectKey?: (method: string, args: readonly unknown[]) => string | undefined
   /** Stops after this many places to die at. Default 200. */
   readonly maxPoints?: number
@@ -30,24 +30,24 @@ export interface RaceOptions<O extends Outside> {
 
 type RacedLifecycle = RunnableLifecycle & Partial<AsyncDisposable>
 
-/** What happens to the first replica: it dies, or stands still for longer than its lease. */
+/** The fault of the first replica: it dies, or stands still for longer than its lease. */
 export type Fault = 'crash' | 'pause'
 
 /** An effect that happened more than once in a run. */
 export interface DoubledEffect {
-  /** What was done to the first replica. */
+  /** The fault of the first replica. */
   readonly fault: Fault
-  /** Where the first replica died or stood still: the nth call, before or after it had its effect. */
+  /** The place where the first replica died or stood still: the nth call, before or after it had its effect. */
   readonly at: string
-  /** The method and its arguments, or what `effectKey` made of them. */
+  /** The method and its arguments, or the key returned by `effectKey`. */
   readonly effect: string
-  /** How often it happened. */
+  /** The number of times it happened. */
   readonly times: number
 }
 
-/** What `race` found. */
+/** The result of `race`. */
 export interface RaceReport {
-  /** How many runs there were: one for each place to die or to stand still at, and fault. */
+  /** The number of runs: one for each fault and each place to die or to stand still at. */
   readonly runs: number
   /** Effects that happened more than once, with the fault that caused it. Empty: the handlers withstand all faults. */
   readonly twice: readonly DoubledEffect[]
@@ -70,8 +70,8 @@ const NEVER = new Promise<never>(() => {})
 const LONGER_THAN_A_LEASE = 3
 
 /**
- * Runs a lifecycle on two replicas again and again; in each run the first replica dies (or stands still past its lease, and then goes on)
- * at a different place: before or after each call that its handlers make of the outside world. The second takes over. Reports the effects
+ * Runs a lifecycle on two replicas again and again. In each run the first replica dies (or stands still past its lease, and then continues)
+ * at a different place: before or after each call that its handlers make to the outside world. The second takes over. Reports the effects
  * that happened twice, which a handler must make idempotent or guard with the fence.
  * @throws InvalidOptions
  */
@@ -100,11 +100,11 @@ async function raceOn<O extends Outside>(connection: DatabaseConnection, options
   return { runs: 1 + 2 * points, twice, unfinished }
 }
 
-/** What a run has to close, the last one first. */
+/** The functions that close a run, called last to first. */
 type Closing = (() => Promise<unknown>)[]
 
 class Race<O extends Outside> {
-  /** How often each effect happened. */
+  /** The number of times that each effect happened. */
   private readonly counts = new Map<string, number>()
   private points = 0
   private at = 'nowhere'
@@ -114,7 +114,7 @@ class Race<O extends Outside> {
   constructor(
     private readonly connection: DatabaseConnection,
     private readonly options: RaceOptions<O>,
-    /** At the nth place, a place being before or after a call; undefined: nowhere. */
+    /** Interrupts at the nth place, a place being before or after a call; undefined: never. */
     private readonly interruption: { readonly fault: Fault; readonly point: number } | undefined,
   ) {}
 
@@ -156,7 +156,7 @@ class Race<O extends Outside> {
     return { replica, model: lifecycle.model }
   }
 
-  /** The outside world as one replica sees it: calls are counted, and are places where the first one may be interrupted. */
+  /** Wraps the outside world for one replica: calls are counted, and are places where the first replica may be interrupted. */
   private watched(by: string, outside: O): O {
     return new Proxy(outside, {
       get: (target, property, receiver) => {

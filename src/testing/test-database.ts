@@ -6,13 +6,13 @@ import type { Db, MongoClient } from 'mongodb'
 import { connectDatabase, type DatabaseConnection } from '../database/index.js'
 
 /**
- * The server that a test named, else that of MONGODB_URI, else a database on this machine, in a temporary folder.
- * @throws NoDatabase and what else connecting throws
+ * Connects to the server that a test named, else to that of MONGODB_URI, else to a database on this machine, in a temporary folder.
+ * @throws NoDatabase and other errors of connecting
  */
 export async function connectTestServer(uri: string | undefined): Promise<DatabaseConnection> {
   const isNamed = Boolean(uri || process.env['MONGODB_URI'])
   const dataDir = isNamed ? undefined : await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
-  // CI may run tests in a pod: what is started for them ends with them.
+  // CI may run tests in a pod: servers started for the tests end with them.
   const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }
   return await connectDatabase({ uri, dataDir, env, temporary: true, log: () => {} })
 }

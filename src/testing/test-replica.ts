@@ -11,7 +11,7 @@ import {
 } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 
-/** What a test puts between the engine and the user's code. */
+/** A wrapper that a test puts between the engine and the user's code. */
 type WrapHandler = (phase: string, handler: AnyHandler) => AnyHandler
 
 interface TestReplicaOptions {
@@ -25,7 +25,7 @@ interface TestReplicaOptions {
 }
 
 /**
- * A replica with connections and a clock of its own, so that it can die or stand still while others in the same test go on.
+ * A replica with its own connections and its own clock, so that it can die or stand still while others in the same test continue.
  * It isn't started: tests tick it.
  */
 export class TestReplica {
@@ -59,15 +59,15 @@ export class TestReplica {
     return new TestReplica(options, client, renewals)
   }
 
-  /** As after a kill -9: nothing that it still does reaches the database. Its handlers may go on; nobody listens. */
+  /** Ends the replica as after a kill -9: none of its later commands reaches the database. Its handlers may continue, but no one listens. */
   async crash(): Promise<void> {
     await Promise.all([this.client.close(), this.renewals.close()])
     this.death.resolve()
-    // Only its timers: what it still wants to write finds closed connections.
+    // Ends only its timers: its pending writes find closed connections.
     void this.replica.stop().catch(() => {})
   }
 
-  /** As after a SIGSTOP of `ms`: no renewals were sent meanwhile, and its monotonic clock has gone on. */
+  /** Simulates a SIGSTOP of `ms`: no renewals were sent during that time, and its monotonic clock has advanced. */
   async standStill(ms: number): Promise<void> {
     await this.renewals.close()
     this.standstillMs += ms

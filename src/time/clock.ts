@@ -1,5 +1,5 @@
 /**
- * Tells the time. Phaselock decides nothing by a replica's wall clock: the database's `$$NOW` decides. A replica's monotonic
+ * A source of time. Phaselock decides nothing by a replica's wall clock: the database's `$$NOW` decides. A replica's monotonic
  * clock may only make it stop sooner (see docs/lock-protocol.md), and its wall clock is for log lines.
  */
 export interface Clock {
@@ -17,7 +17,7 @@ export const systemClock: Clock = {
 /** Monotonic milliseconds that mean the same in all threads of this process (each has a `performance.now()` of its own). */
 export const processMs = (): number => Number(process.hrtime.bigint()) / 1_000_000
 
-/** Node's timers fire at once if asked for more. */
+/** The longest time that Node's timers accept: they fire immediately if asked for more. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**

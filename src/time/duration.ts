@@ -3,14 +3,14 @@ export type Duration = `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
-/** Longer ones reach dates that mean something else (9999-12-31 parks), or that can't be calculated with. */
+/** The limit of a duration. Longer ones reach dates that mean something else (9999-12-31 parks), or break date arithmetic. */
 const LONGEST_DAYS = 36_500
 
 /** Thrown for a duration that can't be read or is too long; says what was expected and what was given. */
 export class InvalidDuration extends Error {
   override readonly name = 'InvalidDuration'
   constructor(
-    /** What was given. */
+    /** The value that was given. */
     readonly value: unknown,
     expected = "such as '30s', '5m', '1h' or '2d'",
     option?: string,
@@ -57,7 +57,7 @@ export function formatMs(ms: number): string {
     .join(' ')
 }
 
-/** A moment as people say it, by its largest unit: 'in 2 s', '3 min ago'. */
+/** Formats a moment for people, by its largest unit: 'in 2 s', '3 min ago'. */
 export function fromNow(then: Date, now: Date): string {
   const ms = then.getTime() - now.getTime()
   const [n, unit] = formatMs(Math.abs(ms) < 1_000 ? Math.abs(ms) : Math.round(Math.abs(ms) / 1_000) * 1_000).split(' ')

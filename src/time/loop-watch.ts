@@ -1,24 +1,24 @@
 import { performance } from 'node:perf_hooks'
 import { cpuWaitMs } from './cpu-wait.js'
 
-/** Often enough to miss nothing above the limit, and rarely enough to cost nothing: reading the loop's utilisation takes 0.5 us (measured). */
+/** Often enough to miss nothing above the limit, and rarely enough to cost nothing: reading the loop's utilization takes 0.5 us (measured). */
 const LOOKS_PER_LIMIT = 2
 const LEAST_EVERY_MS = 10
 
 /** The event loop didn't turn. */
 export interface LoopStop {
-  /** For at least how long. */
+  /** The least time that it lasted. */
   readonly ms: number
-  /** How much of that time this thread waited for a processor: nothing that runs on the loop caused that. */
+  /** The part of that time that this thread spent waiting for a processor: nothing that runs on the loop caused that. */
   readonly withoutCpuMs: number
 }
 
 /**
- * Notices when this process's event loop didn't turn for a while, by a beat that comes late; time that the loop spent asleep,
+ * Notices when this process's event loop didn't turn for a while, by a beat that comes late. Time that the loop spent asleep,
  * because the process was paused, doesn't count.
  */
 export class LoopWatch {
-  /** The longest time in which the loop didn't turn, however short, until somebody sets it to 0 again. */
+  /** The longest time without a turn of the loop, however short, since a caller last set it to 0. */
   longestMs = 0
   private timer: NodeJS.Timeout | undefined
   private dueMs = 0

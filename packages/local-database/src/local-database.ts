@@ -17,26 +17,26 @@ import { localServers } from './sources/index.js'
 export interface LocalDatabase {
   port: number
   source: LocalSource
-  /** Where its data is. */
+  /** The folder with its data. */
   dataPath: string
-  /** Stops using it: the server ends when this was the last user. */
+  /** Stops using it: the server ends once its last user has left. */
   leave(): void
 }
 
 export interface LocalDatabaseOptions {
-  /** The folder of the database; data is in its `db`. */
+  /** The folder of the database; its data is in the subfolder `db`. */
   dataDir: string
-  /** Where settings are read from: MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
+  /** The source of settings: MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env: NodeJS.ProcessEnv
-  /** Called with what happens, for people. */
+  /** Called with events, for users. */
   log: Log
   /** Called before a server is started. */
   starting(server: { source: LocalSource; name: string; dataPath: string }): void
-  /** Called for a server that exists and doesn't work. */
+  /** Called for a server that exists but doesn't work. */
   failed(attempt: Attempt): void
-  /** Remove `dataDir` when no process uses it any more. For test runs. */
+  /** True to remove `dataDir` once no process uses it any more. For test runs. */
   temporary?: boolean | undefined
-  /** The free space that the disk of a new database needs, 500 MB unless given. */
+  /** The free space that the disk of a new database needs; default 500 MB. */
   firstStartBytes?: number | undefined
 }
 
@@ -44,7 +44,7 @@ export interface LocalDatabaseOptions {
  * Joins the database of a folder, or starts one: a `mongod` (MONGOMS_SYSTEM_BINARY, then PATH); a binary that
  * mongodb-memory-server has cached; the embedded engine; mongodb-memory-server's download. If it dies it is restarted,
  * as long as any process uses it.
- * @returns what was tried, if nothing starts
+ * @returns the attempts, if nothing starts
  * @throws DataDirUnusable, NotEnoughSpace, KeeperStuck
  */
 export async function openLocalDatabase(
@@ -64,7 +64,7 @@ export async function openLocalDatabase(
 }
 
 /**
- * Joins the database of a folder if it is running. Never starts or creates anything, not even when it dies meanwhile.
+ * Joins the database of a folder if it is running. Never starts or creates anything, not even if it dies in the meantime.
  * @throws KeeperStuck
  */
 export async function joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined> {

@@ -1,12 +1,12 @@
 /** Milliseconds since some fixed moment, never going back. */
 export const monotonicMs = (): number => performance.now()
 
-/** For people to read. */
+/** The current time in readable form. */
 export const timeText = (): string => new Date().toISOString()
 
 /**
- * Resolves after `ms`, or as soon as `signal` aborts (then too it resolves: the caller looks at the signal). The timer doesn't keep
- * the process alive when `unref` is set.
+ * Resolves after `ms`, or as soon as `signal` aborts (it resolves then too: the caller checks the signal). With `unref` the timer
+ * doesn't keep the process alive.
  */
 export function sleep(ms: number, options: { signal?: AbortSignal; unref?: boolean } = {}): Promise<void> {
   return new Promise((resolve) => {

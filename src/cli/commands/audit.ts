@@ -62,7 +62,7 @@ const firstLine = (text: unknown): string => {
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line
 }
 
-/** Of what was changed: `lockedAt: 2026-12-01T06:00:00.000Z -> 1970-01-01T00:00:00.000Z`. */
+/** The changed fields: `lockedAt: 2026-12-01T06:00:00.000Z -> 1970-01-01T00:00:00.000Z`. */
 function changeText({ before, after }: AuditEntry): string {
   if (!isFields(before) || !isFields(after)) return '-'
   const text = (value: unknown) => valueText(value ?? '-')

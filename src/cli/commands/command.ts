@@ -10,7 +10,7 @@ import { durationMs, fromNow, systemClock } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
-/** Adds what every command on the database has: its options, and examples below its help. */
+/** Adds the parts that every command on the database has: its options, and examples below its help. */
 export function withDatabase(
   command: Command,
   examples: readonly string[],
@@ -40,7 +40,7 @@ const inLifecycle = (command: Command): Command =>
   command.option('--lifecycle <name>', 'look only in this lifecycle (default: all)')
 
 /**
- * Acts on one document; where several lifecycles have its `_id`, a person at a terminal is asked which one is meant.
+ * Acts on one document; if several lifecycles have its `_id`, a person at a terminal is asked to choose one.
  * @throws what `act` throws
  */
 export async function onOneMeant<T>(
@@ -64,7 +64,7 @@ export async function onOneMeant<T>(
   }
 }
 
-/** One line of standard input; undefined: it has ended. */
+/** One line of standard input; undefined once it has ended. */
 export async function answerFrom(stdin: Readable): Promise<string | undefined> {
   const lines = createInterface({ input: stdin })
   try {
@@ -75,7 +75,7 @@ export async function answerFrom(stdin: Readable): Promise<string | undefined> {
   }
 }
 
-/** Asks a person; without a terminal, or for machines, it is no. */
+/** Asks a person to confirm; without a terminal, or with `--json`, the answer is no. */
 export async function isYes(
   { output, stdin }: CliContext,
   options: Options,
@@ -90,13 +90,13 @@ export async function isYes(
 
 export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })
 
-/** Prints what was done, for machines or for people. */
+/** Prints the result, for machines or for people. */
 export function print({ output }: CliContext, options: Options, done: unknown, sentence: string): void {
   if (options.json) output.json(done)
   else output.line(sentence)
 }
 
-/** A subcommand's options take precedence over the same ones of its parent. */
+/** The options of a subcommand; they take precedence over the same ones of its parent. */
 export const merged = (command: Command): Options => command.optsWithGlobals()
 
 /** `in 4 h`, `3 min ago` by this machine's clock; `-` for anything but a date. */
@@ -115,7 +115,7 @@ export function countFrom(text: string): number {
   throw new InvalidArgumentError('expected a whole number from 1 to 999999999.')
 }
 
-/** A duration, as it was given: `30s`. */
+/** A duration, as given: `30s`. */
 export function durationFrom(text: string): string {
   try {
     durationMs(text)
@@ -139,7 +139,7 @@ export function timeFrom(text: string): Date {
 export function documentFrom(text: string): Document {
   let value: unknown
   try {
-    value = fromExtendedJson(text, { useBigInt64: true }) // else a Long loses its last digits
+    value = fromExtendedJson(text, { useBigInt64: true }) // otherwise a Long loses its last digits
   } catch (error) {
     throw new UsageError(
       `expected a document as JSON, such as '{"name": "x"}', got ${text} (${(error as Error).message}); in a shell, quote it with '...'`,

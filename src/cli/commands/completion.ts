@@ -18,9 +18,9 @@ export function registerCompletion(program: Command, { output }: CliContext): vo
     )
 }
 
-/** Where something can be completed: behind these commands. */
+/** A point where words can be completed: after these commands. */
 interface Place {
-  /** `locks release`; empty: at the beginning. */
+  /** `locks release`; empty at the beginning. */
   readonly path: string
   readonly commands: readonly { readonly name: string; readonly about: string }[]
   readonly options: readonly { readonly flag: string; readonly about: string; readonly takesValue: boolean }[]
@@ -39,7 +39,7 @@ function placesOf(command: Command, path = ''): Place[] {
 const wordsOf = ({ commands, options }: Place): string =>
   [...commands.map(({ name }) => name), ...options.map(({ flag }) => flag)].join(' ')
 
-/** For zsh as well: there `path` is PATH, and a sum in an expansion needs `$((...))`. */
+/** The script for bash, also used for zsh: there `path` is PATH, and a sum in an expansion needs `$((...))`. */
 const bash = (places: readonly Place[]): string => `_phaselock() {
   local word next place='' words=''
   for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do

@@ -9,7 +9,7 @@ import { merged, print, watchOption, withDatabase } from './command.js'
 
 type Listed = Awaited<ReturnType<Limits['list']>>[number]
 
-/** What needs it waits until somebody sets it. */
+/** True if documents that need it wait until a user sets it. */
 const isUnset = ({ stored, slots }: ListedLimit): boolean => !stored && slots === 0
 
 export function registerLimits(program: Command, context: CliContext): void {
@@ -94,19 +94,19 @@ function registerRemove(limits: Command, context: CliContext): void {
   withDatabase(byAndWhy(command), ['limits remove gitlab-api'])
 }
 
-/** What a limit is set to now. */
+/** The present settings of a limit. */
 async function setTo(limits: Limits, name: string): Promise<object | undefined> {
   const found = (await limits.list()).find((limit) => limit.name === name)
   return found && { slots: found.slots, rate: found.rate }
 }
 
-/** A problem with what was typed. */
+/** Turns invalid options into a usage error. */
 function asUsage(error: unknown): never {
   const { name, message } = error as Error
   throw name === 'InvalidOptions' ? new UsageError(message.replace(/^limits\.set: /, '')) : error
 }
 
-/** Commander takes null for a flag without a value. */
+/** Parses `--slots`. Commander takes null for a flag without a value. */
 function slotsFrom(text: string): number | 'declared' {
   if (text === 'declared') return text
   if (/^\d{1,7}$/.test(text) && Number(text) <= 1_000_000) return Number(text)

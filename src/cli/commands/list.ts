@@ -81,7 +81,7 @@ async function printCounts(output: Output, system: System, { json }: Options): P
   output.table(['lifecycle', 'phase', 'documents', 'due', 'held', 'sleeping', 'parked'], shown.map(countRow))
 }
 
-/** A resting or final document that nobody has a lease on isn't due in any sense that matters to a person. */
+/** A row of counts. A resting or final document without a lease isn't due in any sense that matters to a person. */
 function countRow(count: PhaseCount): string[] {
   const n = (value: number) => (value === 0 ? '-' : `${value}`)
   const isWorking = count.kind === 'working'
@@ -138,7 +138,7 @@ function documentRow({ document: { _id, phase, state }, condition, why = '', pau
 const textOf = (value: unknown): string =>
   value == null ? '-' : typeof value === 'string' ? cut(value) : `(${typeName(value)})`
 
-/** Anybody may have put anything there: one document doesn't fill the screen. */
+/** Cuts a text, which may be anything that a client has stored: one document must not fill the screen. */
 const cut = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 3)}...` : text)
 
 function conditionText(condition: Condition, now: Date): string {

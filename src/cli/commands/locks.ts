@@ -65,7 +65,7 @@ interface LockOptions extends Options {
   readonly environment?: string
 }
 
-/** Where the locks are, beyond the settings: values that a process may have set differently in its code. */
+/** Adds the options that locate the locks, beyond the settings: values that a process may have set differently in its code. */
 function withLocks(command: Command, examples: readonly string[]): void {
   command
     .option('--collection <name>', "MongoDB: the locks' collection (default: ShedLock's, shedLock)")
@@ -106,7 +106,7 @@ async function list({ output }: CliContext, { json, all }: LockOptions, locks: O
   output.table(['name', 'holder', 'since', 'until', 'fence'], found.map(row))
 }
 
-/** Asks, and frees the lock only if its holder is still the one the operator was shown. */
+/** Asks, and frees the lock only if its holder is still the one that the operator was shown. */
 async function free(
   context: CliContext,
   options: Options,

@@ -172,7 +172,7 @@ const previewLines = (preview: OperationPreview): string[] => [
 const isMeant = (context: CliContext, options: Options, preview: OperationPreview): Promise<boolean> =>
   isYes(context, options, previewLines(preview), sentence(preview))
 
-/** Works on operations until they have ended; Ctrl-C leaves them as they are, for whoever resumes them. */
+/** Works on operations until they have ended; Ctrl-C leaves them as they are, to be resumed later. */
 async function work(context: CliContext, options: Options, system: System, ids: readonly string[]): Promise<void> {
   const { output } = context
   const leaving = new AbortController()

@@ -164,8 +164,8 @@ function cancelledSentence({ ended, holder, now }: Cancelled, wait: string): str
 }
 
 /**
- * Does something to each of the documents, one after another. What one is refused for keeps nothing from the others; it is printed, and the
- * command fails with the last of them.
+ * Acts on each of the documents, one after another. The refusal of one doesn't stop the others; it is printed, and the
+ * command fails with the last refusal.
  */
 async function eachMeant(
   context: CliContext,
@@ -186,7 +186,7 @@ async function eachMeant(
         refused.push(error)
       }
     }
-    // One id: its value alone.
+    // With one id, print its value alone.
     if (options.json && all.length > 0) context.output.json(ids.length === 1 ? all[0] : all)
     for (const error of refused.slice(0, -1)) reportError(error, context.output, options.json === true, false)
     if (refused.length > 0) throw refused.at(-1)

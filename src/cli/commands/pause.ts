@@ -141,7 +141,7 @@ function scopeOf(
   return { lifecycle, phase, id }
 }
 
-/** The pauses of the same by other people. */
+/** The pauses of the same scope by other people. */
 const othersOf = (pauses: readonly ListedPause[], pause: ListedPause): readonly ListedPause[] =>
   pauses.filter(
     (other) => pausedText(other) === pausedText(pause) && other.by !== pause.by && other.what === pause.what,

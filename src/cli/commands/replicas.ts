@@ -27,7 +27,7 @@ export function registerReplicas(program: Command, context: CliContext): void {
   withDatabase(watchOption(command), ['replicas', 'replicas --watch', 'replicas --json', 'replicas api-1~5f3a9c'])
 }
 
-/** So many lifecycles of one replica fit a terminal. */
+/** The number of lifecycles of one replica that fit a terminal. */
 const MOST_SHOWN = 3
 
 function printAll(output: Output, replicas: readonly ReplicaState[], now: Date): void {

@@ -10,7 +10,7 @@ import { limitFrom, print } from './command.js'
 import { endText, lookAtSchedules, onSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
-/** Days in the counters' trend. */
+/** The number of days in the counters' trend. */
 const DAYS_SHOWN = 7
 /** A run that stays queued for longer is reported. */
 const TOLD_AFTER_MS = 5_000

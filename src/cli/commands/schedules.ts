@@ -40,11 +40,11 @@ export function registerSchedules(program: Command, context: CliContext): void {
   registerRemove(command, context)
 }
 
-/** What every command on schedules has. */
+/** Adds the options of every command on schedules. */
 export const withSchedules = (command: Command, examples: readonly string[] = []): void =>
   withDatabase(command, examples, SCHEDULE_SETTINGS)
 
-/** Schedules and runs in one collection are a mistake: nothing is asked then. */
+/** Rejects the same collection for schedules and runs, which is a mistake, before any work. */
 const withTwoCollections =
   (on: typeof onDatabase): typeof onDatabase =>
   (context, options, ask) =>
@@ -152,7 +152,7 @@ function registerResume(schedules: Command, context: CliContext): void {
 
 /**
  * A command on one schedule, or with `--all` on all.
- * @param act acts on one, or without an id on all; resolves to how many
+ * @param act acts on one, or without an id on all; resolves to their number
  */
 function onOneOrAll(
   command: Command,

@@ -43,7 +43,7 @@ const titleOf = ({ lifecycle, document: { _id, phase }, condition }: Found) =>
 
 function print(output: Output, shown: Shown, field: string): void {
   const { document, condition, explanation, refusal, limits, also, now } = shown
-  // An owner's own field of that name is shown as it is.
+  // An owner's own field of that name is shown unchanged.
   const isOurs = condition.kind !== 'broken' || condition.field !== field
   const { history, ...rest } = isOurs ? ((document[field] ?? {}) as Progress) : {}
   output.line(titleOf(shown))
@@ -68,7 +68,7 @@ function print(output: Output, shown: Shown, field: string): void {
   for (const other of also) output.line(`  ${titleOf(other)}. ${other.explanation}`)
 }
 
-/** What it waits for, where a limit that it needs has no slot for it. */
+/** Explains which limit the document waits for, if a limit that it needs has no free slot for it. */
 function aboutLimit({
   name,
   slots,
@@ -94,7 +94,7 @@ function aboutLimit({
   return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
 }
 
-/** Its children, the worst of them by name, and whose child it is. */
+/** Its children, the worst of them by name, and its parent. */
 function aboutFamily({ children, parent }: Shown): string[] {
   const ofChildren = (children?.byLifecycle ?? []).map(({ lifecycle, total, worst, worstIds, ...counts }) => {
     const all = CHILD_STATES.flatMap((state) => (counts[state] > 0 ? [`${counts[state]} ${state}`] : []))
@@ -108,7 +108,7 @@ function aboutFamily({ children, parent }: Shown): string[] {
   return [...ofChildren, ...unknown, `It is the child '${key}' of ${nameOf({ lifecycle, _id })}, ${where}.`]
 }
 
-/** Whether its holder is there; where its lease has run out, only of a replica that is listed. */
+/** The state of its holder; if the lease has expired, only of a replica that is listed. */
 function aboutHolder({ condition, holder, now }: Shown): string | undefined {
   if (!holder)
     return condition.kind === 'held' ? 'Its holder is not among the replicas (phaselock replicas).' : undefined
@@ -125,7 +125,7 @@ function printFields(output: Output, fields: readonly (readonly [string, unknown
     output.line(`  ${name.padEnd(width)}  ${valueText(value).replaceAll('\n', indent)}`)
 }
 
-/** An error as it reads where it was thrown; any other stored value as it is. */
+/** An error as it was thrown; any other stored value unchanged. */
 function stackOf(error: unknown): unknown {
   const { name, message, stack } = (error ?? {}) as Record<string, unknown>
   if (typeof name !== 'string' || typeof message !== 'string') return error

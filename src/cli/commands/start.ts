@@ -17,7 +17,7 @@ export function registerStart(program: Command, context: CliContext): void {
       const { ticks } = options
       if (ticks !== undefined && settings.workers > 1)
         throw new UsageError('expected --ticks or --workers, got both: ticks are those of one replica')
-      // Nest and all that a replica needs are loaded for this command only.
+      // Nest and everything else that a replica needs are loaded for this command only.
       const { start } = await import('../start/start.js')
       await start({ ...context, settings, logger, json: options.json === true, ticks })
     })

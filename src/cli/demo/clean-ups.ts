@@ -1,4 +1,4 @@
-/** Thrown when a run was told to stop. */
+/** Thrown when a run was interrupted. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
   constructor() {
@@ -9,7 +9,7 @@ export class Interrupted extends Error {
 export type CleanUp = () => Promise<unknown>
 
 /**
- * Runs `work` until it is done or the signal aborts, then everything it has handed to `atEnd`, the latest first, each
+ * Runs `work` until it is done or the signal aborts, then all clean-ups that it passed to `atEnd`, the latest first, each
  * even if others fail.
  * @throws Interrupted when the signal aborts; what `work` throws; else the first failure of the clean-ups
  */

@@ -10,7 +10,7 @@ export async function openDemoDatabase(note: (text: string) => void) {
   const name = `phaselock_demo_${randomBytes(4).toString('hex')}`
   try {
     const connection = await connectDatabase({ database: name, dataDir, temporary: true, log: note })
-    /** The server keeps running after the demo, so what was made there must be dropped. */
+    /** True if the server keeps running after the demo, so that the demo's data must be dropped. */
     const serverGoesOn = connection.source === 'uri'
     if (serverGoesOn) await rm(dataDir, { recursive: true, force: true })
     const close = async () => {

@@ -3,7 +3,7 @@ import type { DocumentKey, Fault, FaultEntry, HeldDocument, LedgerEntry, StepEnt
 /** The last end of each document that the ledger must show: `moveTo Started`. */
 export type ExpectedEnds = ReadonlyMap<DocumentKey, string>
 
-/** Computed from the ledger alone. Seconds are the server's; null: it never happened. */
+/** The figures of a run, computed from the ledger alone. Seconds are the server's; null if it never happened. */
 export interface Figures {
   /** Documents whose last step never ended. */
   readonly lost: number
@@ -11,18 +11,18 @@ export interface Figures {
   readonly repeated: number
   /** Entries with time left on the lease, stamped after a step with a higher fence on that document had begun. */
   readonly overlapping: number
-  /** From the kill to the claim of the last of its documents. */
+  /** The time from the kill to the claim of the last of its documents. */
   readonly recoverySeconds: number | null
-  /** From the SIGTERM to the next claim of a document that was not in a step. */
+  /** The time from the SIGTERM to the next claim of a document that was not in a step. */
   readonly handoverSeconds: number | null
-  /** The same, to the claim of the last of them. */
+  /** The time from the SIGTERM to the claim of the last of them. */
   readonly handoverOfAllSeconds: number | null
   readonly stepsBegun: number
   readonly stepsLongerThanLockTimeout: number
   readonly leasesAtKill: number
   readonly notBegunAtTerminate: number
   readonly leasesAtPause: number
-  /** The first few of what is counted above, for people. */
+  /** The first few cases of the counts above, for people. */
   readonly examples: readonly string[]
 }
 
@@ -59,7 +59,7 @@ export function figuresOf(entries: readonly LedgerEntry[], expected: ExpectedEnd
   }
 }
 
-/** The step with the highest fence is the last one; its end must be in the ledger, and be the expected one. */
+/** True if a document is lost. The step with the highest fence is the last one; its end must be in the ledger, and be the expected one. */
 function isLost(steps: readonly StepEntry[], expected = 'moveTo'): boolean {
   const last = lastBegun(steps)
   const end = last && steps.find((entry) => entry.kind === 'end' && isSameStep(entry, last))
@@ -72,7 +72,7 @@ const lastBegun = (steps: readonly StepEntry[]) =>
     undefined,
   )
 
-/** Steps are in the order of the server's time; two in the same millisecond count as simultaneous. */
+/** Steps that began too late in their order. They are sorted by the server's time; two in the same millisecond count as simultaneous. */
 function repeatedSteps(steps: readonly StepEntry[]): StepEntry[] {
   const begun = begins(steps)
   return begun.filter((entry) => begun.some((other) => other.number > entry.number && other.at < entry.at))
@@ -94,7 +94,7 @@ function longSteps(steps: readonly StepEntry[], lockTimeoutMs: number): StepEntr
   })
 }
 
-/** For each document that was held at a fault: how many milliseconds later its next step began, Infinity: never. */
+/** The delay of the next step, in ms, for each document that was held at a fault; Infinity if there was none. */
 function afterFault(
   entries: readonly LedgerEntry[],
   byDocument: ReadonlyMap<DocumentKey, StepEntry[]>,
@@ -109,7 +109,7 @@ function afterFault(
   })
 }
 
-/** Whether the step for which a document was held has no begin in the ledger: it had been claimed, and not begun. */
+/** True if the ledger has no begin of the step that a document was held for: it had been claimed, and not begun. */
 const isNotBegun =
   (byDocument: ReadonlyMap<DocumentKey, StepEntry[]>) =>
   ({ document, fence }: HeldDocument) =>
@@ -122,7 +122,7 @@ const begins = (steps: readonly StepEntry[]) => steps.filter((entry) => entry.ki
 
 const isSameStep = (a: StepEntry, b: StepEntry) => a.fence === b.fence && a.replica === b.replica
 
-/** Without any documents the smallest is Infinity and the largest -Infinity: never. */
+/** Converts to seconds; null for never. Without any documents the smallest is Infinity and the largest -Infinity. */
 const seconds = (ms: number) => (Number.isFinite(ms) ? Math.round(ms) / 1_000 : null)
 
 const describe = (entry: StepEntry) =>

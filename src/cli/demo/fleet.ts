@@ -6,17 +6,17 @@ import type { DemoNews, ToReplica } from './replica-life.js'
 const LINES = 100
 const LINES_EACH = 10
 
-/** A replica of a demo, and what it has reported so far. It is killed when the demo exits. */
+/** A replica of a demo, and its reports so far. It is killed when the demo exits. */
 export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
   /** Outcomes of this replica that came late and changed nothing. */
   refusedLateWrites = 0
-  /** What else it lost, counted by kind: see LeaseLoss. */
+  /** Its other losses of leases, counted by kind: see LeaseLoss. */
   readonly otherLosses = new Map<string, number>()
   /** Warnings and errors of its log, the first hundred. */
   readonly said: string[] = []
-  /** How many times longer things take there for lack of CPU. */
+  /** The factor by which things take longer there for lack of CPU. */
   slowness = 1
-  /** It was told to end, so its end is no failure. */
+  /** True once it was asked to end, so that its end is no failure. */
   isDismissed = false
   private endedEarly: string | undefined
 
@@ -39,7 +39,7 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
     if (this.identity === undefined) throw new ReplicaFailed(this.name, this.failure ?? 'it was ended')
   }
 
-  /** Why it could not continue, or how it ended without being told to. */
+  /** The reason why it could not continue, or how it ended without being asked to. */
   override get failure(): string | undefined {
     return super.failure ?? this.endedEarly
   }
@@ -94,12 +94,12 @@ export class Fleet<Config extends object = object> {
     return this.replicas.filter((replica) => replica.isAlive)
   }
 
-  /** Why a replica could not continue. */
+  /** The reason why a replica could not continue. */
   failure(): string | undefined {
     return this.replicas.map(({ name, failure }) => failure && `replica ${name}: ${failure}`).find(Boolean)
   }
 
-  /** How many times longer things take, here or in a replica, for lack of CPU. */
+  /** The factor by which things take longer, here or in a replica, for lack of CPU. */
   slowness(): number {
     return slowness(Math.max(...this.replicas.map((replica) => replica.slowness)))
   }
@@ -108,7 +108,9 @@ export class Fleet<Config extends object = object> {
     return this.replicas.filter(of).reduce((sum, replica) => sum + replica.refusedLateWrites, 0)
   }
 
-  /** For a report of what is off: what replicas lost besides late writes, and the first lines of their logs. */
+  /**
+   * Evidence for a report of figures that are off: the leases that replicas lost besides late writes, and the first lines of their logs.
+   */
   lastWords(): string[] {
     return this.replicas.flatMap(({ name, otherLosses, said }) => [
       ...[...otherLosses].map(([how, count]) => `replica ${name}: ${numbered(count, 'time')} lease lost (${how})`),

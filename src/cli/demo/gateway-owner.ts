@@ -3,11 +3,11 @@ import { COLLECTIONS, databaseNameFor } from '../../tasks/index.js'
 import type { ExpectedEnds } from './figures.js'
 import { documentKey } from './ledger.js'
 
-/** One gateway in this many has a step that takes longer than the lock timeout. */
+/** The ratio of gateways to those with a step that takes longer than the lock timeout. */
 const ONE_IN = 25
 
 /**
- * The owner of the gateways: a plain client of the driver that knows nothing of Phaselock and writes its own fields and
+ * The owner of the gateways: a plain client of the driver that knows nothing of Phaselock. It writes its own fields and
  * `phase`, as a program in any other language would.
  */
 export class GatewayOwner {
@@ -31,7 +31,7 @@ export class GatewayOwner {
     return this.inserted.length
   }
 
-  /** Gateways that are to run, each with a trigger, two functions and a stage. */
+  /** Inserts gateways that are to run, each with a trigger, two functions and a stage. */
   async insert(count: number): Promise<void> {
     const ids = Array.from({ length: count }, () => new ObjectId())
     const first = this.inserted.length
@@ -57,7 +57,7 @@ export class GatewayOwner {
     this.inserted.push(...ids)
   }
 
-  /** From now on every second gateway is to be deleted, however far it has come. Resolves to how many. */
+  /** Sets every second gateway to be deleted, however far it has come. Resolves to the number of these. */
   async deleteHalf(): Promise<number> {
     const chosen = this.inserted.filter((_, i) => i % 2 === 1)
     await this.gateways.updateMany({ _id: { $in: chosen } }, { $set: { state: 'Deleted' } }, { hint: { _id: 1 } })
@@ -65,12 +65,12 @@ export class GatewayOwner {
     return chosen.length
   }
 
-  /** How the last step of each gateway must end. */
+  /** The expected end of the last step of each gateway. */
   expectedEnds(): ExpectedEnds {
     return new Map(this.inserted.map((id) => [documentKey('api-gateway', id), `moveTo ${this.wanted(id)}`]))
   }
 
-  /** How many gateways are where their owner wants them. */
+  /** The number of gateways that have the state that their owner wants. */
   async arrived(): Promise<number> {
     const phases = new Map<string, string>()
     const found = this.gateways.find({ _id: { $in: this.inserted } }, { projection: { phase: 1 }, hint: { _id: 1 } })
@@ -82,7 +82,7 @@ export class GatewayOwner {
     return this.deleted.has(id) ? 'Deleted' : 'Started'
   }
 
-  /** Drops the databases that the gateways were given, on a server that keeps running. */
+  /** Drops the databases of the gateways, on a server that keeps running. */
   async dropDatabases(): Promise<void> {
     for (const id of this.inserted) await this.client.db(databaseNameFor(id)).dropDatabase()
   }

@@ -8,9 +8,9 @@ import { observedHandlers, type Pace, StepLedger, type StepNumber } from './obse
 import { ReplicaLife } from './replica-life.js'
 import { stepNumber } from './step-order.js'
 
-/** After a SIGTERM the steps under way go on for this long, within the grace. */
+/** The time that running steps get after a SIGTERM, within the grace. */
 const LAST_STEPS_MS = 1_000
-/** Far more than a connection takes: a busy machine needs time for it. */
+/** The time limit of a connection: far more than it takes, because a busy machine needs time for it. */
 const CONNECTED_WITHIN = '1m'
 
 /** A replica process's configuration, sent once over its channel: a connection string may hold a password. */
@@ -24,16 +24,16 @@ export interface ReplicaConfig {
   readonly pace: Pace
 }
 
-/** What differs in the replicas of another run. */
+/** The differences of the replicas of another run. */
 export interface Variation {
   readonly replica?: Pick<ReplicaOptions, 'clock' | 'protocol'>
   readonly numberOf?: StepNumber
   /** Wraps the wrapper that writes the ledger. */
   readonly wrap?: (observe: WrapHandler) => WrapHandler
   readonly stepTimeoutMs?: number
-  /** How many gateways, databases and domains are worked on at once, each by all replicas together. */
+  /** The number of gateways, databases and domains that are worked on at the same time, each on all replicas together. */
   readonly maxActive?: number
-  /** A connection to the ledger that only the end of the database itself disturbs. */
+  /** The URI of a connection to the ledger that only the end of the database itself disturbs. */
   readonly ledgerUri?: string
 }
 
@@ -60,7 +60,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
       timeout: CONNECTED_WITHIN,
     })
     const renewals = await renewalClient(connection, `${lockTimeoutMs}ms`)
-    // A killed database loses what is not in a journal.
+    // A killed database loses everything that is not in a journal.
     const ledgerClient = await new MongoClient(ledgerUri ?? uri, ledgerUri ? { journal: true } : {}).connect()
     const ledger = new StepLedger(ledgerClient.db(database), name)
     const lifecycles = apiGatewayLifecycles({

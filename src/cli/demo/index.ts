@@ -6,7 +6,7 @@ import { show } from './show.js'
 
 const DEFAULT_LOCK_TIMEOUT_MS = 4_000
 const DEFAULT_DOCUMENTS = 300
-/** Processes that want to run, for each core, from which it takes minutes. */
+/** The number of processes per core that want to run, from which the demo takes minutes. */
 const BUSY_FROM = 3
 /** Options of runs that are not part of the package. */
 const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
@@ -14,8 +14,8 @@ const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
 type DemoFlags = SharedFlags & Partial<Record<(typeof MOVED)[number], string | true>>
 
 /**
- * Adds `demo`: three replicas work on hundreds of gateways, one is killed, one stopped, one paused past its leases, and a
- * report says whether every recorded step still happened once. Exit code 0: all is as it should be; 1: a figure is off;
+ * Adds `demo`: three replicas work on hundreds of gateways, one is killed, one stopped, one paused past its leases. Its report says whether
+ * every recorded step still happened once. Exit code 0: all is as it should be; 1: a figure is off;
  * 3: it could not be shown, which is no failure; 130: interrupted.
  */
 export function registerDemo(program: Command): void {

@@ -1,13 +1,13 @@
 import { cpuSlowdown } from '../../time/index.js'
 
-/** A run's verdict: all is as it must be; something isn't; or the machine, or chance, prevented the run from showing it. */
+/** A run's verdict: everything is as it must be; a figure is off; or the machine, or chance, prevented the run from showing it. */
 export type Verdict = 'shown' | 'off' | 'not shown'
 
 export interface Judgement {
   readonly verdict: Verdict
-  /** Each figure that is off: which, what was expected, what it is. Empty: none. */
+  /** The figures that are off, each with the expected and the actual value. Empty if there are none. */
   readonly off: readonly string[]
-  /** Why the run shows nothing, and which figures are affected. Empty: it does. */
+  /** The reasons why the run shows nothing, and the affected figures. Empty if it does. */
   readonly notShown: readonly string[]
   /** Times that would be off on a machine that isn't busy: here they show nothing, and change no verdict. */
   readonly slow: readonly string[]
@@ -16,18 +16,18 @@ export interface Judgement {
 export interface Conditions {
   /** Figures that must never be off, however slow the machine is; the others, when off, may also mean that the time wasn't enough. */
   readonly safety: readonly string[]
-  /** Figures of how long something takes. Default: none. */
+  /** Figures that are durations. Default: none. */
   readonly times?: readonly string[]
-  /** What the run needed and didn't have, such as replicas that have started. */
+  /** Missing conditions of the run, such as replicas that have started. */
   readonly missing: readonly string[]
-  /** The machine's: see {@link slowness}. */
+  /** The slowness of the machine: see {@link slowness}. */
   readonly slowness: number
 }
 
-/** From this slowness on, what didn't happen in time proves nothing. */
+/** The slowness from which a missed deadline proves nothing. */
 const STARVED = 2
 
-/** How many times longer things take because this process, or another, has to wait for a CPU. */
+/** The factor by which things take longer because this process, or another, has to wait for a CPU. */
 export const slowness = (others = 1): number => Math.max(cpuSlowdown(), others)
 
 /** @param lines the figures that aren't as they must be: `lost: expected 0, got 2` */
@@ -44,7 +44,7 @@ export function judge(lines: readonly string[], { safety, times = [], missing, s
   return { verdict: off.length > 0 ? 'off' : notShown.length > 0 ? 'not shown' : 'shown', off, notShown, slow }
 }
 
-/** For people; `shown` is printed when all is as it must be. */
+/** The verdict for people; `shown` is printed if everything is as it must be. */
 export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: readonly string[]): string[] {
   const list = (title: string, lines: readonly string[]) =>
     lines.length > 0 ? [title, ...lines.map((line) => `  ${line}`)] : []

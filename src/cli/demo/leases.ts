@@ -7,7 +7,7 @@ import { documentKey, type HeldDocument, type Ledger } from './ledger.js'
 
 export const isSameLease = (a: HeldDocument, b: HeldDocument) => a.document === b.document && a.fence === b.fence
 
-/** What replicas hold, so that the demo knows when to strike. */
+/** The leases of replicas, so that the demo knows when to strike. */
 export class Leases {
   constructor(
     private readonly db: Db,
@@ -26,13 +26,13 @@ export class Leases {
     return found.flat()
   }
 
-  /** Those of them whose step under this lease has not begun. */
+  /** Those whose step under this lease has not begun. */
   async notBegun(held: readonly HeldDocument[]): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
     return held.filter((lease) => !begins.some((step) => isSameLease(step, lease)))
   }
 
-  /** Those of them that have since begun at least this many steps. */
+  /** Those that have since begun at least this many steps. */
   async goneOn(held: readonly HeldDocument[], steps = 1): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
     return held.filter(({ document, fence }) => {
@@ -41,7 +41,7 @@ export class Leases {
     })
   }
 
-  /** Gateways that no replica has had a place for yet. */
+  /** The number of gateways that no replica has had a place for yet. */
   async unclaimed(): Promise<number> {
     const { collection } = apiGatewayDefinitions().gateway.model
     return await this.db
@@ -49,7 +49,7 @@ export class Leases {
       .countDocuments({ phase: 'Creating', lockedAt: null }, { hint: CLAIM_INDEX })
   }
 
-  /** Documents of any lifecycle that are in a working phase: something is still to be done. */
+  /** The number of documents of any lifecycle that are in a working phase and so still have work to do. */
   async working(): Promise<number> {
     const models = apiGatewayDefinitions().all.map(({ model }) => model)
     const counts = await countPhases({ db: this.db, models })

@@ -14,15 +14,18 @@ export interface StepEntry {
   readonly document: DocumentKey
   /** The step's place in its document's order: it grows along the lifecycle, and is the same for a step that is repeated. */
   readonly number: number
-  /** For people: `Deleting/functions`. */
+  /** The step for people: `Deleting/functions`. */
   readonly step: string
   readonly fence: number
-  /** By the replica's monotonic clock, read after the server's answer: 0 when the lease was over, or nothing proves that it was not. */
+  /**
+   * The rest of the lease by the replica's monotonic clock, read after the server's answer. It is 0 if the lease was over, or nothing
+   * proves that it was not.
+   */
   readonly leaseLeftMs: number
   /** The server's time. */
   readonly at: Date
   readonly replica: string
-  /** For an end: `again`, `wait`, `park`, `threw`, `moveTo Created`. */
+  /** The outcome of an end: `again`, `wait`, `park`, `threw`, `moveTo Created`. */
   readonly outcome?: string
 }
 
@@ -35,7 +38,7 @@ export interface FaultEntry {
   readonly fault: Fault
   readonly replica: string
   readonly at: Date
-  /** What the replica held then. */
+  /** The documents that the replica held then. */
   readonly held: readonly HeldDocument[]
 }
 
@@ -46,7 +49,7 @@ export interface HeldDocument {
 
 export type LedgerEntry = StepEntry | FaultEntry
 
-/** Next to the lifecycles' collections; nothing in Phaselock reads it. */
+/** The collection of the ledger, next to the lifecycles' collections; nothing in Phaselock reads it. */
 const COLLECTION = 'demo.ledger'
 const BY_DOCUMENT = { document: 1, fence: 1 } as const
 
@@ -82,7 +85,7 @@ export class Ledger {
     return await this.entries.find().toArray()
   }
 
-  /** In the order of the server's time, as JSON lines. */
+  /** Writes the entries in the order of the server's time, as JSON lines. */
   async writeTo(file: string): Promise<void> {
     const entries = (await this.all()).sort((a, b) => a.at.getTime() - b.at.getTime())
     await writeFile(file, entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''))
@@ -90,8 +93,8 @@ export class Ledger {
 }
 
 /**
- * The server itself keeps the ledger, so a killed replica can't lose what it wrote, and no write waits for the disk. Where the
- * database itself is killed, the client asks for its journal.
+ * The collection of the ledger. The server itself keeps it, so a killed replica can't lose its entries, and no write waits for the disk. If
+ * the database itself is killed, the client asks for its journal.
  */
 export function ledgerCollection(db: Db): Collection<LedgerEntry> {
   const { journal } = db.client.options.writeConcern ?? {}
@@ -100,7 +103,7 @@ export function ledgerCollection(db: Db): Collection<LedgerEntry> {
 
 type Unstamped = Omit<StepEntry, 'at'> | Omit<FaultEntry, 'at'>
 
-/** Writes an entry with the server's time; sent again, it keeps the time of the first. */
+/** Writes an entry with the server's time; when sent again, it keeps the time of the first. */
 export async function stamp(entries: Collection<LedgerEntry>, { _id, ...entry }: Unstamped): Promise<void> {
   await entries.updateOne({ _id }, [{ $set: { at: { $ifNull: ['$at', '$$NOW'] } } }, { $set: literals(entry) }], {
     upsert: true,

@@ -6,11 +6,11 @@ import { documentKey, type LedgerEntry, ledgerCollection, type StepEntry, stamp 
 const TRIES = 5
 const BETWEEN_TRIES_MS = 100
 
-/** How long handlers take beyond their own work, so that leases are held when something happens to their replica. */
+/** The time that handlers take beyond their own work, so that leases are held when a fault hits their replica. */
 export interface Pace {
   readonly leastMs: number
   readonly mostMs: number
-  /** Of the first step of a document with `slow: true`: longer than the lock timeout. */
+  /** The time of the first step of a document with `slow: true`: longer than the lock timeout. */
   readonly slowMs: number
 }
 
@@ -61,9 +61,9 @@ export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'ste
 /**
  * A replica's side of the ledger.
  *
- * An entry is written with nothing left of its lease, and what is left is added when the server has answered. So time left in
+ * An entry is written with 0 ms left of its lease, and the actual rest is added when the server has answered. So time left in
  * the ledger proves that the server stamped the entry within the lease, whatever happens to the process or the ledger:
- * paused, blocked or killed between the two, it has claimed nothing.
+ * if it is paused, blocked or killed between the two, it has claimed nothing.
  */
 export class StepLedger {
   private readonly entries: Collection<LedgerEntry>
@@ -90,7 +90,7 @@ export class StepLedger {
     await this.prove(_id, step, 'end')
   }
 
-  /** Call it when the server has answered that the entry is there. @returns whether the lease still held */
+  /** Adds the rest of the lease, once the server has answered that the entry is stored. @returns true if the lease still held */
   private async prove(_id: string, step: LedgerStep, kind: StepEntry['kind']): Promise<boolean> {
     const leaseLeftMs = step.leaseLeftMs()
     if (leaseLeftMs <= 0) return false

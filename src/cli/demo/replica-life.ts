@@ -8,26 +8,26 @@ const SLOWNESS_EVERY_MS = 1_000
 export type ToReplica<Config = object> =
   | { readonly kind: 'configure'; readonly config: Config }
   | { readonly kind: 'pace'; readonly pace: Pick<Pace, 'leastMs' | 'mostMs'> }
-  /** The other replicas' processes: the first to find the demo dead ends them too, as a paused one can't end by itself. */
+  /** The other replicas' processes: the first to find the demo dead also ends the others, because a paused one can't end on its own. */
   | { readonly kind: 'siblings'; readonly pids: readonly number[] }
 
-/** What the process of any demo's replica reports to the demo. */
+/** The messages that the process of any demo's replica sends to the demo. */
 export type DemoNews =
   | Said
   | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
-  /** How many times longer things have taken so far for lack of CPU, once a second. */
+  /** The factor by which things have taken longer so far for lack of CPU, once a second. */
   | { readonly kind: 'slowness'; readonly times: number }
   | { readonly kind: 'leaseLost'; readonly how: string }
   /** A document has moved to a phase; sent by replicas of the Kubernetes demo. */
   | { readonly kind: 'moved'; readonly lifecycle: string; readonly id: string; readonly to: string }
 
-/** A replica's own side of its process: the messages that it gets and sends, and its end. */
+/** A replica's own side of its process: its incoming and outgoing messages, and its end. */
 export class ReplicaLife<Config> {
   private siblings: readonly number[] = []
 
   /**
    * @param run called with the process's configuration
-   * @param heard called with the orders that are left to its kind of replica
+   * @param heard called with the orders for its kind of replica
    */
   constructor(
     run: (config: Config, life: ReplicaLife<Config>) => Promise<void>,
@@ -58,7 +58,7 @@ export class ReplicaLife<Config> {
   }
 
   /**
-   * Starts the replica, which lives until a SIGTERM: then it stops, `close` closes what it has used, and the process ends.
+   * Starts the replica, which lives until a SIGTERM: then it stops, `close` closes its resources, and the process ends.
    * @param hurry is called when it begins to stop
    */
   async live(
@@ -90,7 +90,7 @@ export class ReplicaLife<Config> {
     this.tell({ kind: 'failed', name, message: stack, exitCode: 1 })
   }
 
-  /** The demo has died: no process is left behind. */
+  /** Ends all processes when the demo has died, so that none is left behind. */
   private endWithTheDemo(): void {
     for (const pid of this.siblings) {
       try {

@@ -13,13 +13,18 @@ import { type DemoReport, judgeDemo } from './verdict.js'
 import { waitFor } from './wait-for.js'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.js', import.meta.url))
-/** For 300 documents, for each of the three lifecycles on each replica; for fewer in proportion. */
+/** The concurrency with 300 documents, for each of the three lifecycles on each replica; for fewer in proportion. */
 const CONCURRENCY = 32
 const LEAST_CONCURRENCY = 8
 const FULL_SIZE = 300
-/** Short: a replica claims ahead only what it can begin within a quarter of a second, and must have claimed what it hasn't begun. */
+/**
+ * A short pace: a replica claims ahead only the steps that it can begin within a quarter of a second, and must have claimed some that it
+ * hasn't begun.
+ */
 const PACE = { leastMs: 20, mostMs: 120 }
-/** Slow steps take this much longer than the lock timeout: without renewal another replica would have claimed the document by then. */
+/**
+ * The time that slow steps take beyond the lock timeout: without renewal another replica would have claimed the document before their end.
+ */
 const SLOW_BEYOND_MS = 2_500
 const GRACE_MS = 10_000
 const LOOK_EVERY_MS = 500
@@ -28,15 +33,15 @@ export interface DemoOptions {
   readonly documents: number
   readonly lockTimeoutMs: number
   readonly screen: Screen
-  /** A file that gets the ledger, one entry a line, even when the demo fails. */
+  /** A file for the ledger, one entry a line, written even when the demo fails. */
   readonly ledgerFile?: string | undefined
   /** Ends the run early; everything is cleaned up, then `Interrupted` is thrown. */
   readonly signal: AbortSignal
 }
 
 /**
- * Runs the whole demo in a database of its own, and leaves nothing behind: no process, no data.
- * @throws DemoNotSetUp when a fault didn't hit what it was meant to hit; ReplicaFailed; Interrupted; what connectDatabase throws
+ * Runs the whole demo in its own database, and leaves nothing behind: no process, no data.
+ * @throws DemoNotSetUp when a fault missed its target; ReplicaFailed; Interrupted; what connectDatabase throws
  */
 export const runDemo = (options: DemoOptions): Promise<DemoReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
@@ -89,7 +94,7 @@ export async function setUp(
   return { owner, ledger, leases: new Leases(connection.db, ledger), config }
 }
 
-/** Keeps the bar up to date while work goes on. @throws ReplicaFailed as soon as a replica fails where it must not */
+/** Keeps the bar up to date while work goes on. @throws ReplicaFailed as soon as a replica fails unexpectedly */
 export async function watching(
   fleet: Fleet,
   screen: Screen,

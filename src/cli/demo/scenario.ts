@@ -8,27 +8,33 @@ import type { HeldDocument, Ledger } from './ledger.js'
 import type { Screen } from './screen.js'
 import { waitFor } from './wait-for.js'
 
-/** Each fault must hit at least this many documents. */
+/** The minimum number of documents that each fault must hit. */
 export const LEAST_HIT = 5
-/** The demo strikes when it sees more: some may end before the signal arrives. */
+/** The number of documents at which the demo strikes: more, because some may end before the signal arrives. */
 const STRIKE_AT = 8
-/** Documents count as claimed and not begun when two checks, this far apart, find them so. */
+/** The time between two checks. Documents that both find unbegun count as claimed and not begun. */
 const BETWEEN_LOOKS_MS = 150
 /** The pace of a replica whose outside world has become slow: it is then in the middle of many steps, and others wait for a place. */
 const SLOWED_DOWN = { leastMs: 1_500, mostMs: 2_500 }
-/** The same, hanging until after the SIGTERM: all its places are taken, and what else it has claimed doesn't begin. */
+/** The same pace, hanging until after the SIGTERM: all its places are taken, and its other claims don't begin. */
 const HANGING = { leastMs: 240_000, mostMs: 240_000 }
-/** Few enough that the others have free places when the killed replica's leases end: otherwise the figure shows how busy they are. */
+/**
+ * The first share of gateways. It is small enough that the others have free places when the killed replica's leases end: otherwise the
+ * figure shows how busy they are.
+ */
 const FIRST_SHARE = 1 / 3
-/** So many that the replica to be stopped gets its share whatever the others take. */
+/** The second share: large enough that the replica to be stopped gets its part whatever the others take. */
 const SECOND_SHARE = 5 / 6
-/** For this long the SIGTERM waits until others have free places: what waits for one is given back after 1.5 s. */
+/** The longest delay of the SIGTERM until others have free places: claims that wait for one are given back after 1.5 s. */
 const MOST_WAIT_MS = 900
 const FEED = 20
 const MOST_FED = 1.5
-/** What a replica sent before it was paused has arrived when two checks, this far apart, agree. */
+/** The time between two checks. When they agree, everything that a replica sent before it was paused has arrived. */
 const IN_FLIGHT_MS = 200
-/** By then another holder has ended a document's interrupted step and begun the next: a late outcome would rewind it. */
+/**
+ * The number of steps that others begin before the replica continues. Another holder has then ended a document's interrupted step and begun
+ * the next, so a late outcome would rewind it.
+ */
 const STEPS_WHILE_PAUSED = 2
 const EARLY: readonly string[] = ['Creating', 'Creating/stage']
 
@@ -113,7 +119,7 @@ export class Scenario {
     this.pausedReplica = replica
     screen.stage(`paused replica ${replica.name} (SIGSTOP) with ${gateways.length} gateways in an early step`)
     const goneOn = (steps: number) => this.until(async () => (await leases.goneOn(gateways, steps)).length >= LEAST_HIT)
-    // Those that took over are then in the middle of a later step of each, where a late outcome does the most harm.
+    // The replicas that took over are then in the middle of a later step of each, where a late outcome does the most harm.
     await goneOn(1)
     for (const other of fleet.living) other.tell({ kind: 'pace', pace: SLOWED_DOWN })
     if (!(await goneOn(STEPS_WHILE_PAUSED)))
@@ -125,12 +131,12 @@ export class Scenario {
     for (const each of fleet.living) each.tell({ kind: 'pace', pace: config.pace })
   }
 
-  /** Waits as long as steps begin or end anywhere. */
+  /** Waits while steps begin or end anywhere. */
   private until<T>(look: () => T | false | Promise<T | false>): Promise<T | undefined> {
     return waitFor(look, { progress: () => this.parts.ledger.size(), everyMs: 20 })
   }
 
-  /** Pauses a replica once it holds enough for a fault to show something; resolves to what it holds. */
+  /** Pauses a replica once it holds enough for a fault to show something; resolves to the documents that it holds. */
   private async standingStill(replica: DemoReplica, what: string, look: Look): Promise<HeldDocument[]> {
     for (;;) {
       await this.enough(replica, what, look)
@@ -154,7 +160,8 @@ export class Scenario {
   }
 
   /**
-   * What a replica has claimed and still not begun a moment later: it gives that back by itself after 1.5 s. If others are faster, more
+   * The documents that a replica has claimed and still not begun a moment later: it gives them back on its own after 1.5 s. If others are
+   * faster, more
    * gateways come in until it has its share.
    */
   private async waitingFor(replica: DemoReplica): Promise<HeldDocument[]> {
@@ -169,7 +176,7 @@ export class Scenario {
     return still
   }
 
-  /** Whether another replica has so much to do that the handover would show that. */
+  /** True if another replica is so busy that it would distort the handover. */
   private async areBusy(replica: DemoReplica): Promise<boolean> {
     const { fleet, leases, config } = this.parts
     const others = fleet.living.filter((other) => other !== replica)
@@ -194,7 +201,7 @@ export class Scenario {
   }
 }
 
-/** What a paused replica holds, once everything it had sent has taken effect. */
+/** The documents that a paused replica holds, once everything it had sent has taken effect. */
 async function arrived(look: Look): Promise<HeldDocument[]> {
   for (let before = await look(); ; ) {
     await sleep(IN_FLIGHT_MS)
@@ -204,7 +211,7 @@ async function arrived(look: Look): Promise<HeldDocument[]> {
   }
 }
 
-/** What is held in both under the same fence. */
+/** The documents that are held in both under the same fence. */
 const intersection = (before: readonly HeldDocument[], now: readonly HeldDocument[]): HeldDocument[] =>
   now.filter((lease) => before.some((other) => isSameLease(lease, other)))
 

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from '../../time/index.js'
 
 const WIDTH = 24
 
-/** What a person sees while the demo runs: a line for each event and, on a terminal, a bar below them. On standard error. */
+/** The display of a running demo on standard error: a line for each event and, on a terminal, a bar below them. */
 export class Screen {
   private readonly startedMs: number
   private done = 0
@@ -13,7 +13,7 @@ export class Screen {
   constructor(
     private readonly out: NodeJS.WriteStream = process.stderr,
     private readonly clock: Clock = systemClock,
-    /** What the bar counts. */
+    /** The things that the bar counts. */
     private readonly things = 'gateways',
   ) {
     this.startedMs = clock.monotonicMs()

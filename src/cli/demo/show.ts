@@ -2,7 +2,7 @@ import { Interrupted } from './clean-ups.js'
 import type { Judgement, Verdict } from './judgement.js'
 import { Screen } from './screen.js'
 
-/** 2 is the exit code of every command for an option that it doesn't know. */
+/** The exit codes of verdicts. 2 is the exit code of every command for an unknown option. */
 const EXIT_OF = { shown: 0, off: 1, 'not shown': 3 } as const satisfies Record<Verdict, number>
 const EXIT_INTERRUPTED = 130
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
@@ -10,15 +10,15 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 export interface Shown {
   readonly result: Judgement
   readonly text: string
-  /** With `json`: evidence of what is off or wasn't shown, on standard error. */
+  /** With `json`: evidence for figures that are off or weren't shown, on standard error. */
   readonly evidence?: readonly string[]
 }
 
 /**
  * Runs a demo until it is over or a signal comes, and prints its report. Resolves to its exit code.
  * @param name the command, for messages
- * @param json one JSON object instead of the text
- * @param things what the bar counts
+ * @param json prints one JSON object instead of the text
+ * @param things the things that the bar counts
  */
 export async function show(
   name: string,

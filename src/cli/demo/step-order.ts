@@ -1,6 +1,6 @@
 import { apiGatewayDefinitions } from '../../tasks/index.js'
 
-/** Each phase's steps in order. A phase's first step runs without a name, or under its name when it is asked for again. */
+/** Each phase's steps in order. A phase's first step runs without a name, or under its name when it is requested again. */
 const STEPS: Readonly<Record<string, readonly string[]>> = {
   'api-gateway/Creating': ['database', 'stage', 'domain', 'children'],
   'api-gateway/Starting': ['routes', 'triggers'],
@@ -20,8 +20,8 @@ export class UnknownPhase extends Error {
 const phaseNames = new Map(apiGatewayDefinitions().all.map(({ name, model }) => [name, [...model.phases.keys()]]))
 
 /**
- * A step's place in its document's order: phases in the order in which the lifecycle declares them, and within each its
- * steps. A wait and a repeated step keep the number that they had before; no document of the demo ever goes to an earlier
+ * A step's place in its document's order: phases in the order of the lifecycle's declaration, and within each its
+ * steps. A wait and a repeated step keep their number. No document of the demo ever goes to an earlier
  * phase (its owner only asks for Running, then for Deleted), so a lower number after a higher one is always wrong.
  */
 export function stepNumber(lifecycle: string, phase: string, step: string | undefined): number {

@@ -2,23 +2,23 @@ import type { Figures } from './figures.js'
 import { figureLines, type Judgement, judge, slowness, verdictText } from './judgement.js'
 import { LEAST_HIT } from './scenario.js'
 
-/** A recovery may take this long beyond the lock timeout: a tick, and the time until a place is free. */
+/** The time that a recovery may take beyond the lock timeout: a tick, and the time until a place is free. */
 const RECOVERY_SLACK_S = 2
-/** Below the lock timeout of 4 s; others that have enough of their own take a stopped one's share within 2.5 s. */
+/** The longest handover, below the lock timeout of 4 s; others that have enough of their own take a stopped one's share within 2.5 s. */
 const HANDOVER_S = 3
 const LEAST_LONG_STEPS = 5
 
-/** What the lock protocol guarantees. */
+/** The figures that the lock protocol guarantees. */
 const SAFETY: readonly string[] = ['repeated', 'overlapping']
-/** A busy machine raises these, and keeps replicas from renewing their leases. */
+/** Times that rise on a busy machine, which also keeps replicas from renewing their leases. */
 const TIMES = ['recoverySeconds', 'handoverSeconds', 'refusedLateWritesOfOthers'] as const
 
-/** What `--json` prints. */
+/** The output of `--json`. */
 export interface DemoResult extends Omit<Figures, 'examples'>, Judgement {
   readonly documents: number
-  /** Outcomes that came late, counted by the replicas themselves: their writes matched nothing. */
+  /** Outcomes that came late, counted by the replicas themselves: their writes matched no document. */
   readonly refusedLateWrites: number
-  /** Those of them that did not come from the paused replica. */
+  /** Those that did not come from the paused replica. */
   readonly refusedLateWritesOfOthers: number
   readonly lockTimeoutSeconds: number
   readonly seconds: number
@@ -26,7 +26,7 @@ export interface DemoResult extends Omit<Figures, 'examples'>, Judgement {
 
 export interface DemoReport {
   readonly result: DemoResult
-  /** For what is off: the first few cases, and what the replicas logged. */
+  /** Evidence for figures that are off: the first few cases, and the logs of replicas. */
   readonly evidence: readonly string[]
 }
 
@@ -34,11 +34,11 @@ type Measured = Omit<DemoResult, keyof Judgement>
 
 export function judgeDemo(result: Measured, least: { documents: number }, slow: number = slowness()): Judgement {
   const missing = result.stepsBegun === 0 ? ['expected steps to begin, got none'] : []
-  const times = TIMES.filter((figure) => result[figure] !== null) // what never happened wasn't slow
+  const times = TIMES.filter((figure) => result[figure] !== null) // a fault that never happened wasn't slow
   return judge(whatIsOff(result, least, slow), { safety: SAFETY, times, missing, slowness: slow })
 }
 
-/** The figures that are off. Times may be longer by the factor by which the machine is slow. */
+/** The figures that are off. Times may be longer by the slowness of the machine. */
 function whatIsOff(result: Measured, least: { documents: number }, slow: number): string[] {
   const none = { expected: '0', holds: (value: number) => value === 0 }
   const atLeast = (n: number) => ({ expected: `>= ${n}`, holds: (value: number) => value >= n })

@@ -1,15 +1,15 @@
 import { sleep, systemClock } from '../../time/index.js'
 
-/** Even on a very busy machine something moves within this time. */
+/** The time without progress after which to give up: even on a very busy machine something moves within it. */
 const PATIENCE_MS = 60_000
 
 export interface Patience {
   /**
-   * A value that changes as long as there is progress: the patience then begins anew, so that slow work gets its time, and
+   * A value that changes while there is progress: the wait then starts over, so that slow work gets its time, and
    * only a standstill is given up.
    */
   readonly progress?: () => unknown
-  /** How long to wait without progress. Default one minute. */
+  /** The time to wait without progress. Default one minute. */
   readonly forMs?: number
   readonly everyMs?: number
 }

@@ -4,11 +4,11 @@ import type { Readable } from 'node:stream'
 export interface ProcessEnd {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
-  /** Why it could not start or continue, if it reported that. */
+  /** The reason why it could not start or continue, if it reported one. */
   readonly failure: Failed | undefined
 }
 
-/** It can't start or continue. */
+/** A report that it can't start or continue. */
 export interface Failed {
   readonly kind: 'failed'
   readonly name: string
@@ -16,7 +16,7 @@ export interface Failed {
   readonly exitCode: number
 }
 
-/** The messages of every replica's process over its channel; each kind of replica adds more. `identity` is that in `lockedBy`. */
+/** The messages of every replica's process over its channel; each kind of replica adds more. `identity` is the same as in `lockedBy`. */
 export type Said = { readonly kind: 'ready'; readonly identity: string } | Failed
 
 export interface Launch {
@@ -25,11 +25,11 @@ export interface Launch {
   readonly execArgv?: readonly string[]
   /** Its standard output: ours, read by us, or discarded. Its standard error is ours. Default 'inherit'. */
   readonly output?: 'inherit' | 'pipe' | 'ignore'
-  /** Whether it is killed when this process exits; if not, it ends by itself when it sees its channel closed. Default false. */
+  /** If true, it is killed when this process exits; otherwise it ends on its own when its channel is closed. Default false. */
   readonly diesWithUs?: boolean
 }
 
-/** Thrown when a replica's process ends or fails when it shouldn't. */
+/** Thrown when a replica's process ends or fails unexpectedly. */
 export class ReplicaFailed extends Error {
   override readonly name = 'ReplicaFailed'
   constructor(replica: string, said: string) {
@@ -38,29 +38,29 @@ export class ReplicaFailed extends Error {
 }
 
 /**
- * A replica in its own process, seen from the process that started it: its messages, how it ends, and the signals
- * it is sent. A restart creates a new one.
+ * A replica in its own process, seen from the process that started it: its messages, its end, and the signals that it gets. A restart
+ * creates a new one.
  * @typeParam More the messages of its kind of replica, besides {@link Said}
- * @typeParam Order the messages it is sent
+ * @typeParam Order the messages that it is sent
  */
 export class ReplicaProcess<More extends object = never, Order extends object = object> {
   /** Resolves when it works, can't work, or has ended. */
   readonly settled: Promise<void>
   readonly ended: Promise<ProcessEnd>
-  /** Its identity in `lockedBy`; undefined: it isn't working (yet, or any more). */
+  /** Its identity in `lockedBy`; undefined while it isn't working. */
   identity: string | undefined
   private failed: Failed | undefined
   private isPaused = false
   private readonly child: ChildProcess
   private readonly killAtExit = () => void this.child.kill('SIGKILL')
 
-  /** @param program a JavaScript file, or a TypeScript file that Node runs as it is */
+  /** @param program a JavaScript file, or a TypeScript file that Node runs directly */
   constructor(program: string, { args = [], env, execArgv = [], output = 'inherit', diesWithUs = false }: Launch = {}) {
     const child = fork(program, args, {
       stdio: ['ignore', output, 'inherit', 'ipc'],
       ...(env && { env }),
       execArgv: [...execArgv],
-      serialization: 'advanced', // metrics hold NaN where nothing was measured yet
+      serialization: 'advanced', // metrics hold NaN for values that were not measured yet
     })
     this.child = child
     const said = Promise.withResolvers<void>()
@@ -93,11 +93,11 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   get isAlive(): boolean {
     return this.child.exitCode === null && this.child.signalCode === null && this.pid !== undefined
   }
-  /** Why it could not start or continue. */
+  /** The reason why it could not start or continue. */
   get failure(): string | undefined {
     return this.failed?.message
   }
-  /** With `output: 'pipe'`. */
+  /** Its standard output, with `output: 'pipe'`. */
   get output(): Readable | null {
     return this.child.stdout
   }
@@ -111,11 +111,11 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   stop(): void {
     this.child.kill('SIGTERM')
   }
-  /** SIGKILL, which ends a paused process too. */
+  /** SIGKILL, which also ends a paused process. */
   kill(): void {
     this.child.kill('SIGKILL')
   }
-  /** SIGSTOP: it freezes, and keeps what it holds. */
+  /** SIGSTOP: it freezes, and keeps its leases. */
   pause(): void {
     this.isPaused = true
     this.child.kill('SIGSTOP')
@@ -130,5 +130,5 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   protected heard(_said: Said | More): void {}
 }
 
-/** How it ended, for people. */
+/** The end of a process, for people. */
 export const described = ({ code, signal }: ProcessEnd): string => (signal ? `signal ${signal}` : `exit code ${code}`)

@@ -5,10 +5,13 @@ import { CliError, EXIT } from '../errors.js'
 
 const SHORTEST_TOKEN = 20
 const LONGEST_NAME = 200
-/** It is read for each request. */
+/** The maximum number of bytes of the file, because it is read for each request. */
 const MOST_BYTES = 1024 * 1024
 
-/** Who may see and answer questions over HTTP: a file with a line `name: token` for each. It is read for each request, so that a token can be taken back. */
+/**
+ * The people who may see and answer questions over HTTP: a file with a line `name: token` for each. It is read for each request, so that a
+ * token can be revoked.
+ */
 export class AnswerTokens {
   private constructor(private readonly path: string) {}
 
@@ -19,7 +22,10 @@ export class AnswerTokens {
     return tokens
   }
 
-  /** The name that belongs to the token of `Authorization: Bearer <token>`; undefined: there is none. @throws CliError as `of` does */
+  /**
+   * The name that belongs to the token of `Authorization: Bearer <token>`; undefined if there is no such token. @throws CliError as `of`
+   * does
+   */
   async nameOf(authorization: string): Promise<string | undefined> {
     const [, token] = /^Bearer +(\S+)$/i.exec(authorization) ?? []
     if (token === undefined) return undefined
@@ -34,7 +40,7 @@ export class AnswerTokens {
     const known = lines
       .filter(({ line }) => line !== '' && !line.startsWith('#'))
       .map(({ line, at }) => {
-        // A line isn't shown: it is a secret.
+        // The line isn't shown: it is a secret.
         const [, name, token] = /^([^:]*[^:\s])\s*:\s*(\S+)$/.exec(line) ?? []
         if (name === undefined || token === undefined)
           throw this.unusable(`${at}: expected \`name: token\`, got something else`)
@@ -50,7 +56,10 @@ export class AnswerTokens {
     return known
   }
 
-  /** What isn't a plain file, such as a pipe, might have no end: each request would hold a thread of this process for good. */
+  /**
+   * Reads the file. Only a plain file is accepted, because others, such as a pipe, might have no end: each request would block a thread of
+   * this process for good.
+   */
   private async text(): Promise<string> {
     const unreadable = (error: NodeJS.ErrnoException): never => {
       throw this.unusable(`expected a file that can be read, got ${error.code ?? error.message}`)

@@ -27,7 +27,7 @@ import { type RunningReplica, replicaOptions, transitionsOf } from './options.js
 
 class ReplicaApp {}
 
-/** A body that is no JSON is refused before any controller sees it: in the shape of all other refusals. */
+/** Refuses a body that isn't JSON before it reaches any controller, in the same form as all other refusals. */
 class MalformedJson implements ExceptionFilter<BadRequestException> {
   catch({ message }: BadRequestException, host: ArgumentsHost): void {
     const body = { statusCode: 400, error: 'invalidRequest', message: `expected a body in JSON: ${message}` }
@@ -55,7 +55,7 @@ export async function bootApp(
       connection,
       lifecycles,
       ...(await replicaOptions(settings)),
-      // The settings have been read; only named locks still look for theirs.
+      // The settings have been read; only named locks still look for their own.
       env: {},
       locks: { env: process.env },
       logger,
@@ -88,7 +88,7 @@ export async function serveHttp(
   return { http: await listen(app, settings), close: () => app.close() }
 }
 
-/** What the web server has. @throws CliError for a file of tokens that can't be used */
+/** The modules of the web server. @throws CliError for a file of tokens that can't be used */
 async function http(
   { connection, lifecycles }: Workspace,
   { answerTokens, auditFor, doorbell }: Settings,

@@ -5,7 +5,7 @@ import type { StartOptions } from './options.js'
 import { pasteLines } from './paste-lines.js'
 
 /**
- * Prints where everything is, and lines to paste that show it at work.
+ * Prints the addresses of everything, and lines to paste that show it at work.
  * @param started the replica in this process or the workers in theirs, and the web server's `http://host:port` if it runs
  */
 export async function printBanner(

@@ -3,7 +3,7 @@ import type { LoggerService } from '@nestjs/common'
 import type { Logger } from '../../phases/index.js'
 
 /**
- * What libraries print to the console as a warning or an error (cron: "Missed execution deadline") goes to the log: with
+ * Sends the warnings and errors that libraries print to the console (cron: "Missed execution deadline") to the log: with
  * `--log json` every line of standard error is JSON.
  */
 export function consoleToLog(logger: Logger, target: Partial<Console> = globalThis.console): void {
@@ -13,14 +13,14 @@ export function consoleToLog(logger: Logger, target: Partial<Console> = globalTh
   })
 }
 
-/** A rejection that nobody handles would end the process, and with it all other work. */
+/** Logs unhandled rejections, each of which would end the process, and with it all other work. */
 export function rejectionsToLog(logger: Logger): void {
   process.on('unhandledRejection', (error) =>
     logger.error(`unhandled promise rejection: ${String(error)}; some handler doesn't await this promise`, { error }),
   )
 }
 
-/** Nest's own lines: the modules it has loaded go to debug, warnings and errors keep their level. */
+/** The logger of Nest: the modules that it has loaded go to debug, warnings and errors keep their level. */
 export function nestLog(logger: Logger): LoggerService {
   const text = (message: unknown) => (message instanceof Error ? message.message : String(message))
   return {

@@ -9,11 +9,11 @@ export interface StartOptions extends CliContext {
   readonly settings: Settings
   readonly logger: Logger
   readonly json: boolean
-  /** Ends by itself after so many ticks. Default: when it is asked to stop. */
+  /** The number of ticks after which it ends. Default: it runs until it is asked to stop. */
   readonly ticks?: number | undefined
 }
 
-/** A replica in this process, and its orderly shutdown, that of its workspace included. */
+/** A replica in this process, and its orderly shutdown, including that of its workspace. */
 export interface RunningReplica {
   readonly replica: Replica
   /** `http://host:port` when its web server runs. */
@@ -30,7 +30,7 @@ export async function replicaOptions(settings: Settings) {
   } satisfies Partial<ReplicaOptions>
 }
 
-/** What logs transitions, if that is wanted. */
+/** The observer that logs transitions, if they are to be logged. */
 export function transitionsOf(
   { transitions }: Settings,
   { source }: Pick<DatabaseConnection, 'source'>,
@@ -40,7 +40,7 @@ export function transitionsOf(
   return isWanted ? [logTransitions(logger)] : []
 }
 
-/** What runs alongside each lifecycle of a replica, from the settings. @throws PodUnknown */
+/** The functions that run alongside each lifecycle of a replica, from the settings. @throws PodUnknown */
 export async function besideLifecycles(settings: Settings): Promise<readonly Alongside[]> {
   if (settings.earlyRecovery === 'off') return []
   const { earlyRecovery } = await import('../../kubernetes/index.js')

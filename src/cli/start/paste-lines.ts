@@ -4,7 +4,8 @@ import type { LifecycleModel } from '../../phases/index.js'
 
 /**
  * Lines to paste that insert a document in a lifecycle's first entry phase and show it. A connection string with a password isn't
- * printed: mongosh then takes it from MONGODB_URI. The commands need no `--lifecycles`: the replica has registered its lifecycles by then.
+ * printed: mongosh then takes it from MONGODB_URI. The commands need no `--lifecycles`, because the replica has already registered its
+ * lifecycles.
  */
 export function pasteLines(
   { uri, db }: Pick<DatabaseConnection, 'uri' | 'db'>,

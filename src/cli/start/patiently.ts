@@ -4,13 +4,13 @@ import type { Logger } from '../../phases/index.js'
 import { formatMs, sleep, systemClock } from '../../time/index.js'
 
 const PAUSE_MS = 500
-/** The least that the setting may be. */
+/** The smallest allowed value of the setting. */
 const LEAST_MS = 100
 
 /**
- * Starts something that needs the database, again and again while that doesn't answer (an election, a server that is starting), for
+ * Starts something that needs the database, and tries again while that doesn't answer (an election, a server that is starting), for
  * `connectTimeout` in all.
- * @throws what `start` throws: an outage once the time is over, anything else at once
+ * @throws what `start` throws: an outage once the time is over, anything else immediately
  */
 export async function patiently<T>(
   settings: Settings,

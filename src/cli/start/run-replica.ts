@@ -46,7 +46,7 @@ export async function runReplica(
   }
 }
 
-/** Without a web server, and so without Nest: the same work with 23 MB less resident memory (measured). */
+/** Runs a replica without a web server, and so without Nest: the same work with 23 MB less resident memory (measured). */
 async function runAlone(
   { connection, lifecycles }: Workspace,
   settings: Settings,

@@ -10,12 +10,12 @@ import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
 import { type Supervisor, supervise } from './workers/supervise.js'
 
-/** With those of the web server, so that one command installs them all. */
+/** The required packages, including those of the web server, so that one command installs them all. */
 const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
 
 /**
  * Runs one replica, or several in processes of their own, until it is asked to stop, and stops in order (docs/lock-protocol.md,
- * shutdown). Resolves when everything is closed; a stop before it has begun to work ends it at once.
+ * shutdown). Resolves when everything is closed; a stop before it has begun to work ends it immediately.
  */
 export async function start(options: StartOptions): Promise<void> {
   const { logger, output, settings } = options
@@ -23,7 +23,7 @@ export async function start(options: StartOptions): Promise<void> {
   if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
   if (settings.earlyRecovery === 'on') {
     requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])
-    // Reports what is missing before anything is opened.
+    // Reports missing requirements before anything is opened.
     await besideLifecycles(settings)
   }
   if (settings.answerTokens !== undefined) {
@@ -56,7 +56,7 @@ export async function start(options: StartOptions): Promise<void> {
   if (!options.json) output.line('stopped')
 }
 
-/** `over` resolves when it has ticked as often as it was to; undefined: it goes on. */
+/** Runs a replica. `over` resolves after the requested number of ticks; it is undefined if the replica has no such limit. */
 async function run(options: StartOptions): Promise<{ stop(): Promise<void>; over?: Promise<void> }> {
   const { logger, ticks } = options
   const { promise: over, resolve } = Promise.withResolvers<void>()

@@ -2,13 +2,13 @@ import type { Logger } from '../../phases/index.js'
 import { type Clock, systemClock } from '../../time/index.js'
 import { EXIT } from '../errors.js'
 
-/** Under npm a Ctrl-C arrives twice, from the terminal and from npm: a signal that follows this soon is the same one. */
+/** The time within which a second signal counts as the same one: under npm a Ctrl-C arrives twice, from the terminal and from npm. */
 const SAME_SIGNAL_MS = 500
 const PARENT_CHECK_MS = 500
 
 /**
- * Waits for SIGTERM, SIGINT or SIGHUP. The first asks for an orderly stop; a second SIGINT, from somebody who doesn't want to
- * wait, exits at once: leases then end by themselves.
+ * Waits for SIGTERM, SIGINT or SIGHUP. The first asks for an orderly stop. A second SIGINT, from a user who doesn't want to
+ * wait, exits immediately: leases then expire.
  */
 export class StopSignals {
   private firstAtMs: number | undefined
@@ -28,7 +28,8 @@ export class StopSignals {
   }
 
   /**
-   * Under npm or npx there may be a shell in between, which a signal ends but which doesn't pass it on: when our parent is
+   * Watches the parent process. Under npm or npx there may be a shell in between, which ends on a signal but doesn't pass it on. When our
+   * parent is
    * gone, that is taken as a SIGTERM.
    */
   watchParent(env: NodeJS.ProcessEnv, parent: () => number = () => process.ppid): this {

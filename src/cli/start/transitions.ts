@@ -1,7 +1,7 @@
 import type { Logger, ReplicaObserver } from '../../phases/index.js'
 import { type Clock, systemClock } from '../../time/index.js'
 
-/** Lines a second; what comes beyond is counted, and reported with the next line. */
+/** The maximum number of lines per second; further transitions are counted, and reported with the next line. */
 const LINES_A_SECOND = 20
 
 /** Logs a line whenever a document moves from one phase to another on this replica, for a person who watches. */

@@ -12,7 +12,7 @@ import {
 } from './errors.js'
 import type { HttpAnswer } from './transport.js'
 
-/** The body of an answer that is no success, as far as the server sent it. */
+/** The body of an unsuccessful answer, as far as the server sent it. */
 export interface Status {
   readonly message?: string
   readonly reason?: string
@@ -25,21 +25,21 @@ export interface Status {
 }
 
 const TEXT_LIMIT = 1_000
-/** For a page that isn't an API server's. */
+/** The limit for a page that doesn't come from an API server. */
 const PAGE_LIMIT = 200
 const THROTTLED = 429
-/** How RBAC (and every other authorizer) words its refusals; admission words them otherwise. */
+/** The wording of a refusal by RBAC (and every other authorizer); admission words its refusals differently. */
 const NOT_ALLOWED = /\bcannot (\w+) (?:resource|path) "/
-/** A field that the kind doesn't have, or of another type: an apply answers that with 500. */
+/** A field that the kind doesn't have, or of another type: an apply is answered with 500 then. */
 const NOT_TYPED = /^failed to create typed patch object /
 const OVER_QUOTA = /\bexceeded quota\b/
 
 export function statusOf(answer: HttpAnswer): Status {
-  // Else it is a proxy's page, or nothing: the text is all there is.
+  // Otherwise it is a proxy's page, or empty: the text is all there is.
   return asKind(answer, 'Status') ?? { message: answer.text.slice(0, TEXT_LIMIT) }
 }
 
-/** The body when it is JSON of this kind. Proxies, and other programs at a server's address, answer something else. */
+/** The body if it is JSON of this kind. Proxies, and other programs at a server's address, answer something else. */
 export function asKind(answer: HttpAnswer, kind: string): object | undefined {
   try {
     const body: unknown = JSON.parse(answer.text)
@@ -51,8 +51,8 @@ export function asKind(answer: HttpAnswer, kind: string): object | undefined {
 }
 
 /**
- * The error that an answer stands for. An answer that no API server gives (a load balancer's page, a login form, another program's 404)
- * tells nothing about an object: the cluster is as good as away.
+ * The error that an answer stands for. An answer that can't come from an API server (a load balancer's page, a login form, another program's
+ * 404) says nothing about an object: the cluster counts as unreachable.
  */
 export function errorOf(request: Request, answer: HttpAnswer): Error {
   const { status } = answer
@@ -81,10 +81,10 @@ export function errorOf(request: Request, answer: HttpAnswer): Error {
   return made(KubernetesError)
 }
 
-/** Whatever a server, or a page in between, asks for: after a day it is asked again. */
+/** The cap on a delay requested by a server, or by a page in between: after a day the server is tried again. */
 const DAY_MS = 86_400_000
 
-/** The cluster can't be asked now: its documents wait, without using attempts. */
+/** The cluster can't be reached now: its documents wait, without using attempts. */
 export function unavailable(request: Request, why: string, retryAfterMs?: number, cause?: unknown): Unavailable {
   const options = !retryAfterMs ? { cause } : { cause, retryAfter: `${Math.min(retryAfterMs, DAY_MS)}ms` as const }
   return new Unavailable(`cluster ${request.cluster} could not be asked to ${what(request)}: ${why}`, options)
@@ -95,7 +95,7 @@ export function notAnApiServer(request: Request, { status, text }: HttpAnswer): 
   return unavailable(request, `what answers at its address isn't an API server (${status}: ${page || 'an empty page'})`)
 }
 
-/** For messages: `patch ingresses.networking.k8s.io web in namespace gw-7`. */
+/** The request in words, for messages: `patch ingresses.networking.k8s.io web in namespace gw-7`. */
 export function what({ verb, resource, object, namespace }: Request): string {
   const place = namespace === undefined ? '' : ` in namespace ${namespace}`
   return `${verb} ${resource}${object === undefined ? '' : ` ${object}`}${place}`

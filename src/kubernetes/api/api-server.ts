@@ -17,7 +17,7 @@ import type { KindRef, KubernetesObject, ObjectRef } from './objects.js'
 import { endedBy, type HttpAnswer, type HttpRequest, NoReply, Transport } from './transport.js'
 
 const REQUEST_TIMEOUT: Duration = '10s'
-/** How many objects of a list one request gets. */
+/** The number of objects of a list per request. */
 const PAGE = 500
 
 interface Page {
@@ -27,11 +27,11 @@ interface Page {
 
 /** Options of `Cluster.of(...)`. */
 export interface ClusterOptions {
-  /** For messages; a region's name. */
+  /** The name for messages; a region's name. */
   readonly name: string
-  /** How it is reached, and as whom. */
+  /** The server's address, and the account to use. */
   readonly kubeconfig: KubeconfigSource
-  /** How long one request may take. Default 10 s. */
+  /** The time limit of one request. Default 10 s. */
   readonly requestTimeout?: Duration | undefined
   /** Refuses requests while the server doesn't answer. Default: every request is sent. */
   readonly circuit?: Circuit | undefined
@@ -49,7 +49,7 @@ const clusterOptions = t.object({
   circuit: t.anything<Circuit>(),
 } satisfies t.TypesOf<ClusterOptions>)
 
-/** Which objects `list` returns. */
+/** Selects the objects that `list` returns. */
 export interface ListOptions {
   /** Default: all namespaces. */
   readonly namespace?: string | undefined
@@ -57,7 +57,7 @@ export interface ListOptions {
   readonly labels?: string | undefined
   /** A field selector. */
   readonly fields?: string | undefined
-  /** At most so many, in the server's order. Default: all, 500 in each request. */
+  /** At most this many, in the server's order. Default: all, 500 in each request. */
   readonly limit?: number | undefined
   /** Ends the request; the call throws its reason. */
   readonly signal?: AbortSignal | undefined
@@ -65,17 +65,17 @@ export interface ListOptions {
 
 /** @internal */
 export interface WatchOptions extends ListOptions {
-  /** Where to continue. */
+  /** The point to continue from. */
   readonly resourceVersion?: string | undefined
-  /** After this long the server ends the stream. Default: half an hour to an hour, chosen by the server. */
+  /** The server ends the stream after this time. Default: half an hour to an hour, chosen by the server. */
   readonly timeoutSeconds?: number | undefined
 }
 
-/** How long a single call may last. */
+/** Limits on a single call. */
 export interface CallOptions {
   /** Ends the request; the call throws its reason. */
   readonly signal?: AbortSignal | undefined
-  /** Not longer than the cluster's own `requestTimeout`. */
+  /** Capped at the cluster's own `requestTimeout`. */
   readonly timeoutMs?: number | undefined
 }
 
@@ -92,15 +92,15 @@ export interface Call extends CallOptions {
 
 /**
  * One API server. Nothing is read or connected before the first request. All methods throw `Unavailable` if the server can't
- * be asked (no connection, no answer in time, 401, 429, 5xx, an unreadable kubeconfig), UnknownKind, KubernetesForbidden or
+ * be reached (no connection, no answer in time, 401, 429, 5xx, an unreadable kubeconfig), UnknownKind, KubernetesForbidden or
  * another KubernetesError.
  */
 export class ApiServer {
-  /** For messages; a region's name. */
+  /** The name for messages; a region's name. */
   readonly name: string
-  /** How long one request may take, in ms. */
+  /** The time limit of one request, in ms. */
   readonly requestTimeoutMs: number
-  /** What refuses requests while the server doesn't answer; undefined: nothing does. */
+  /** Refuses requests while the server doesn't answer; undefined: every request is sent. */
   readonly circuit: Circuit | undefined
   private readonly transport: Transport
   private readonly discovery: Discovery
@@ -114,7 +114,7 @@ export class ApiServer {
     this.discovery = new Discovery((path) => this.resources(path))
   }
 
-  /** The object as the server has it now, undefined when there is none. */
+  /** Returns the object as the server has it now; undefined if there is none. */
   async get(ref: ObjectRef, options: CallOptions = {}): Promise<KubernetesObject | undefined> {
     const { name, namespace } = ref.metadata
     const call: Call = { ...options, verb: 'get', kind: ref, namespace, object: name, http: { method: 'GET' } }
@@ -123,7 +123,7 @@ export class ApiServer {
     return JSON.parse(answer.text)
   }
 
-  /** All objects, page by page; with `limit` only the first ones. */
+  /** Returns all objects, fetched page by page; with `limit` only the first ones. */
   async list(kind: KindRef, options: ListOptions = {}): Promise<KubernetesObject[]> {
     const found: KubernetesObject[] = []
     let next: string | undefined
@@ -135,7 +135,7 @@ export class ApiServer {
     return found
   }
 
-  /** A page of a list. @param from the `continue` of the page before @internal */
+  /** Returns a page of a list. @param from the `continue` of the previous page @internal */
   async page(kind: KindRef, options: ListOptions, from: string | undefined): Promise<Page> {
     const { namespace, labels, fields, limit = PAGE, signal } = options
     const query = { labelSelector: labels, fieldSelector: fields, limit, continue: from }
@@ -146,7 +146,7 @@ export class ApiServer {
     return { metadata, items: (items ?? []).map((item) => ({ ...item, apiVersion, kind: name })) }
   }
 
-  /** Text that the server keeps for an object: `text(pod, 'log', { tailLines: 20 })`; undefined when there is no such object. */
+  /** Returns text that the server keeps for an object: `text(pod, 'log', { tailLines: 20 })`; undefined if there is no such object. */
   async text(
     ref: ObjectRef,
     subresource: string,
@@ -160,21 +160,21 @@ export class ApiServer {
   }
 
   /**
-   * Any request about a kind. To get and delete a 404 is an answer; every other failure throws.
+   * Sends any request about a kind. A 404 for get and delete is returned as an answer; every other failure throws.
    * @internal
    */
   async answerTo(call: Call): Promise<HttpAnswer> {
     const target = await this.target(call)
     const answer = await this.send(call, target)
     if (answer.status !== 404 || isAboutObject(answer)) return checked(target.request, answer)
-    // No handler for this path: the kind is gone, or its definition has been made again with another plural.
+    // No handler for this path: the kind is gone, or its definition was recreated with another plural.
     this.discovery.forget(call.kind)
     const anew = await this.target(call)
     return checked(anew.request, await this.send(call, anew))
   }
 
   /**
-   * Opens a list-and-watch stream of a kind: lines of JSON, `{ type, object }`. The time limit is for its beginning only.
+   * Opens a list-and-watch stream of a kind: lines of JSON, `{ type, object }`. The time limit applies only to opening it.
    * @internal
    */
   async watchStream(kind: KindRef, options: WatchOptions): Promise<IncomingMessage> {
@@ -193,30 +193,30 @@ export class ApiServer {
   }
 
   /**
-   * Asks the server for its API groups: succeeds if it answers and takes the credentials.
+   * Requests the API groups of the server: succeeds if it answers and accepts the credentials.
    * @throws Unavailable, KubernetesError
    */
   async reach(): Promise<void> {
     await this.apiGroups()
   }
 
-  /** Its API groups, without the core one. @internal */
+  /** Returns its API groups, without the core one. @internal */
   async apiGroups(): Promise<readonly ListedGroup[]> {
     const { request, answer } = await this.groups()
     return (listOf(request, answer, 'APIGroupList') as { groups?: ListedGroup[] }).groups ?? []
   }
 
-  /** The resources of a group version, such as `apps/v1`, as the server has them now. @internal */
+  /** Returns the current resources of a group version, such as `apps/v1`. @internal */
   async resourcesOf(apiVersion: string): Promise<readonly ListedResource[]> {
     return (await this.resources(groupPath(apiVersion))) ?? []
   }
 
-  /** For messages. @internal */
+  /** Describes a call, for messages. @internal */
   async requestOf(call: Omit<Call, 'http'>): Promise<Request> {
     return (await this.target(call)).request
   }
 
-  /** Closes its idle connections; it can still be used after. */
+  /** Closes its idle connections; it can still be used afterwards. */
   close(): void {
     this.transport.close()
   }
@@ -234,7 +234,7 @@ export class ApiServer {
   }
 
   private async kindOf(kind: KindRef, verb: string, signal?: AbortSignal): Promise<ResourceKind> {
-    // Other callers may wait for the same answer: the signal ends this wait only.
+    // Other callers may wait for the same answer: the signal ends only this wait.
     const found = await endedBy(signal, this.discovery.find(kind))
     if (found) return found
     const request = { cluster: this.name, verb, resource: `${kind.kind} (${kind.apiVersion})` }
@@ -245,7 +245,7 @@ export class ApiServer {
   private async resources(path: string): Promise<ListedResource[] | undefined> {
     const request: Request = { cluster: this.name, verb: 'get', resource: path }
     const answer = await this.exchange(request, { method: 'GET', path, timeoutMs: this.requestTimeoutMs })
-    // For a group that it doesn't know an API server answers in plain text, as anything else would.
+    // For an unknown group an API server answers in plain text, as any other program would.
     if (answer.status === 404 && (await this.isApiServer())) return undefined
     return (listOf(request, answer, 'APIResourceList') as { resources?: ListedResource[] }).resources
   }
@@ -263,7 +263,7 @@ export class ApiServer {
 
   private async send(call: Call, { path, request }: { path: string; request: Request }): Promise<HttpAnswer> {
     const timeoutMs = Math.max(1, Math.ceil(Math.min(call.timeoutMs ?? this.requestTimeoutMs, this.requestTimeoutMs)))
-    // The server gives up too what it hasn't done by then: the caller has gone.
+    // The server gives up at the same time: the caller has gone.
     const http = { ...call.http, query: { ...call.http.query, timeout: `${timeoutMs}ms` } }
     return this.exchange(request, { ...http, path, timeoutMs, signal: call.signal })
   }
@@ -271,7 +271,7 @@ export class ApiServer {
   private async exchange(request: Request, http: HttpRequest): Promise<HttpAnswer> {
     const entry = this.circuit?.enter()
     if (entry && 'reason' in entry) throw unavailable(request, entry.reason)
-    // A log is read from a node: how long that takes proves nothing about the server.
+    // A log is read from a node, so how long it takes proves nothing about the server.
     if (request.resource === 'pods/log') entry?.ended('cancelled')
     try {
       const answer = await this.transport.send(http)
@@ -305,5 +305,5 @@ function checked(request: Request, answer: HttpAnswer): HttpAnswer {
 
 const withSubresource = (of: string, name: string | undefined) => (name === undefined ? of : `${of}/${name}`)
 
-/** A 404 that names an object is about the object; without one the path itself isn't known. */
+/** A 404 that names an object is about the object; otherwise the path itself isn't known. */
 const isAboutObject = (answer: HttpAnswer): boolean => statusOf(answer).details?.name !== undefined

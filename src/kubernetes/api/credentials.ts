@@ -2,23 +2,23 @@ import { Agent, type RequestOptions } from 'node:https'
 import type { KubeConfig } from '@kubernetes/client-node'
 
 /**
- * Where a cluster is and who asks it: a kubeconfig as a string or a file; the account of the pod that this process runs in; or
- * what kubectl would use (KUBECONFIG, `~/.kube/config`, then the pod's account).
+ * The location of a cluster and the account to use: a kubeconfig as a string or a file; the account of the pod of this process; or
+ * kubectl's own choice (KUBECONFIG, `~/.kube/config`, then the pod's account).
  */
 export type KubeconfigSource = string | { readonly file: string } | 'inCluster' | 'default'
 
 /**
- * Reads a kubeconfig with the official client, which is loaded when first needed, and gives each request its credentials:
- * token files are read again every minute, exec plugins are asked again when their credentials have expired.
+ * Reads a kubeconfig with the official client, which is loaded when first needed, and adds credentials to each request:
+ * token files are read again every minute, exec plugins run again when their credentials have expired.
  */
 export class Credentials {
-  /** One agent for all: connections are kept per server and credentials. */
+  /** One agent for all requests: it keeps connections per server and credentials. */
   private readonly agent = new Agent({ keepAlive: true })
   private loading: Promise<KubeConfig> | undefined
 
   constructor(private readonly source: KubeconfigSource) {}
 
-  /** The server's base address, and TLS and headers for a request to it; tokens are read anew by their own rules. */
+  /** The server's base address, and TLS options and headers for a request to it; tokens are refreshed by their own rules. */
   async access(): Promise<{ readonly server: URL; readonly options: RequestOptions }> {
     this.loading ??= load(this.source).catch((error) => {
       this.loading = undefined
@@ -29,7 +29,7 @@ export class Credentials {
     if (!server) throw new Error('the kubeconfig has no current context with a cluster')
     const options: RequestOptions = {}
     await config.applyToHTTPSOptions(options).catch((error) => {
-      // The parser's message would quote what the plugin gave.
+      // The parser's message would quote the plugin's output.
       throw error instanceof SyntaxError
         ? new Error("the credentials plugin of the kubeconfig didn't give JSON")
         : error
@@ -61,7 +61,7 @@ async function load(source: KubeconfigSource): Promise<KubeConfig> {
   return config
 }
 
-/** A parser quotes the lines around what it can't read, and a kubeconfig contains tokens: its messages end up in documents and logs. */
+/** Removes the lines that a parser quotes from a kubeconfig it can't read. They contain tokens, and messages end up in documents and logs. */
 function withoutQuotation(error: unknown): unknown {
   const { name, reason, mark } = error as { name?: string; reason?: string; mark?: { line?: number } }
   if (name !== 'YAMLException') return error

@@ -1,6 +1,6 @@
 import type { KindRef } from './objects.js'
 
-/** How a kind is addressed. */
+/** The address of a kind. */
 export interface ResourceKind {
   readonly plural: string
   readonly namespaced: boolean
@@ -22,8 +22,8 @@ export interface ListedGroup {
 }
 
 /**
- * The kinds that a server knows, asked for once for each API group version. If a kind isn't among them they are asked for again,
- * as its CustomResourceDefinition may be newer.
+ * The kinds that a server knows, requested once for each API group version. If a kind isn't among them they are requested again,
+ * because its CustomResourceDefinition may be newer.
  */
 export class Discovery {
   private readonly kinds = new Map<string, Promise<ReadonlyMap<string, ResourceKind>>>()
@@ -31,13 +31,13 @@ export class Discovery {
   /** @param read the resources of a group version; undefined: the server doesn't know it */
   constructor(private readonly read: (path: string) => Promise<readonly ListedResource[] | undefined>) {}
 
-  /** undefined: the server doesn't know this kind. */
+  /** Returns undefined if the server doesn't know this kind. */
   async find({ apiVersion, kind }: KindRef): Promise<ResourceKind | undefined> {
     const known = await this.kinds.get(apiVersion)
     return known?.get(kind) ?? (await this.ask(apiVersion)).get(kind)
   }
 
-  /** What was known about this group version may be out of date. */
+  /** Drops the cached kinds of this group version, which may be out of date. */
   forget({ apiVersion }: KindRef): void {
     this.kinds.delete(apiVersion)
   }
@@ -60,7 +60,7 @@ export class Discovery {
 export const groupPath = (apiVersion: string): string =>
   apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
 
-/** For messages, in kubectl's notation: `certificates.cert-manager.io`, `pods`. */
+/** The name for messages, in kubectl's notation: `certificates.cert-manager.io`, `pods`. */
 export function resourceName({ apiVersion }: Pick<KindRef, 'apiVersion'>, plural: string): string {
   const group = groupOf(apiVersion)
   return group === '' ? plural : `${plural}.${group}`

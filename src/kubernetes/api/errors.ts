@@ -1,20 +1,20 @@
 import { brand } from '../../options/index.js'
 
-/** The request, and its cluster, that went wrong. */
+/** The request that failed, and its cluster. */
 export interface Request {
   /** The cluster's name, as in its Region. */
   readonly cluster: string
-  /** As in RBAC: get, list, watch, create, patch, delete. */
+  /** The verb as in RBAC: get, list, watch, create, patch, delete. */
   readonly verb: string
   /** Plural and group: `certificates.cert-manager.io`, `pods`. */
   readonly resource: string
-  /** Undefined: all, or a kind without namespaces. */
+  /** Undefined: all namespaces, or a kind without namespaces. */
   readonly namespace?: string | undefined
-  /** Its name; undefined: a list. */
+  /** The object's name; undefined: a list. */
   readonly object?: string | undefined
 }
 
-/** An answer of an API server that is no success; the subclasses say which kind, and what to do. */
+/** An unsuccessful answer of an API server; the subclasses say which kind it is, and what to do. */
 export class KubernetesError extends Error {
   override readonly name: string = 'KubernetesError'
   /**
@@ -23,7 +23,7 @@ export class KubernetesError extends Error {
    */
   constructor(
     message: string,
-    /** What was asked of which cluster. */
+    /** The request that failed, and its cluster. */
     readonly request: Request,
     readonly serverMessage: string = message,
     readonly status?: number,
@@ -32,12 +32,12 @@ export class KubernetesError extends Error {
   }
 }
 
-/** Something else keeps changing the object, more often than a few repetitions could cope with: try again later. */
+/** Another writer keeps changing the object, more often than a few retries could handle: try again later. */
 export class KubernetesConflict extends KubernetesError {
   override readonly name = 'KubernetesConflict'
 }
 
-/** The account may not do this: a rule is missing in its Role. Says which verb on which resource in which namespace. */
+/** The account isn't allowed to do this: a rule is missing in its Role. Names the verb, the resource and the namespace. */
 export class KubernetesForbidden extends KubernetesError {
   override readonly name = 'KubernetesForbidden'
 }
@@ -47,17 +47,17 @@ export class QuotaExceeded extends KubernetesError {
   override readonly name = 'QuotaExceeded'
 }
 
-/** The server refuses the object's content (schema, validation): repeating it changes nothing. */
+/** The server refuses the object's content (schema, validation): repeating the request changes nothing. */
 export class InvalidResource extends KubernetesError {
   override readonly name = 'InvalidResource'
 }
 
-/** A policy of the cluster (admission webhook or plugin) refuses the object: repeating it changes nothing. */
+/** A policy of the cluster (admission webhook or plugin) refuses the object: repeating the request changes nothing. */
 export class AdmissionDenied extends KubernetesError {
   override readonly name = 'AdmissionDenied'
 }
 
-/** There is an object with this name that isn't this document's: nothing was written. Rename, or remove the other one. */
+/** An object with this name exists but doesn't belong to this document: nothing was written. Rename, or remove the other one. */
 export class NotOwned extends KubernetesError {
   override readonly name = 'NotOwned'
 }
@@ -67,7 +67,7 @@ export class StaleFence extends KubernetesError {
   override readonly name = 'StaleFence'
 }
 
-/** The object is being deleted, so it can't be created anew yet: wait until it is gone. */
+/** The object is being deleted, so it can't be recreated yet: wait until it is gone. */
 export class BeingDeleted extends KubernetesError {
   override readonly name = 'BeingDeleted'
 }

@@ -1,4 +1,4 @@
-/** The metadata of an object; only what Phaselock reads is spelled out. */
+/** The metadata of an object; only the fields that Phaselock reads are spelled out. */
 export interface ObjectMeta {
   /** Unique among the objects of a kind in a namespace. */
   readonly name: string
@@ -16,9 +16,9 @@ export interface ObjectMeta {
   readonly generation?: number | undefined
   /** RFC 3339, by the server's clock. */
   readonly creationTimestamp?: string | undefined
-  /** RFC 3339: set once it is being removed; it stays until no finalizer is left. */
+  /** RFC 3339: set once it is being removed; the object stays until no finalizer is left. */
   readonly deletionTimestamp?: string | undefined
-  /** Who has yet to clean up before it goes. */
+  /** The controllers that have yet to clean up before it goes. */
   readonly finalizers?: readonly string[] | undefined
   readonly [more: string]: unknown
 }
@@ -27,31 +27,31 @@ export interface ObjectMeta {
 export interface KubernetesObject {
   /** Group and version: `apps/v1`; for the core group the version alone, `v1`. */
   readonly apiVersion: string
-  /** In the singular: `Deployment`. */
+  /** The kind in the singular: `Deployment`. */
   readonly kind: string
-  /** Its name, labels and what the server keeps about it. */
+  /** Its name, its labels and the server's own data about it. */
   readonly metadata: ObjectMeta
   readonly [more: string]: unknown
 }
 
-/** Which kind: `{ apiVersion: 'apps/v1', kind: 'Deployment' }`. */
+/** A reference to a kind: `{ apiVersion: 'apps/v1', kind: 'Deployment' }`. */
 export interface KindRef {
   /** Group and version: `apps/v1`; for the core group the version alone, `v1`. */
   readonly apiVersion: string
-  /** In the singular: `Deployment`. */
+  /** The kind in the singular: `Deployment`. */
   readonly kind: string
 }
 
-/** Which object: its kind, name and namespace. An object is a reference to itself. */
+/** A reference to an object: its kind, name and namespace. An object is a reference to itself. */
 export interface ObjectRef extends KindRef {
   /** Its name, and the namespace for kinds that have one. */
   readonly metadata: { readonly name: string; readonly namespace?: string | undefined }
 }
 
-/** For messages: `Certificate web`. */
+/** The object in words, for messages: `Certificate web`. */
 export const nameOf = (ref: ObjectRef): string => `${ref.kind} ${ref.metadata.name}`
 
-/** For messages that must name one object of a cluster: `Certificate web in namespace gw-7`. */
+/** The object in words, for messages that must identify it in a cluster: `Certificate web in namespace gw-7`. */
 export function fullNameOf(ref: ObjectRef): string {
   const { namespace } = ref.metadata
   return namespace === undefined ? nameOf(ref) : `${nameOf(ref)} in namespace ${namespace}`

@@ -5,7 +5,7 @@ import { Credentials, type KubeconfigSource, loadClient } from './credentials.js
 /** A request as the API server sees it. */
 export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
-  /** With its leading slash, without a query. */
+  /** The path with its leading slash, without a query. */
   readonly path: string
   readonly query?: Readonly<Record<string, string | number | undefined>> | undefined
   readonly body?: unknown
@@ -17,17 +17,17 @@ export interface HttpRequest {
 
 export interface HttpAnswer {
   readonly status: number
-  /** From `Retry-After`, when the server sent one. */
+  /** The value of `Retry-After`, if the server sent one. */
   readonly retryAfterMs: number | undefined
   readonly text: string
 }
 
-/** The request could not be sent, or nothing came back in time: whether it was executed is unknown. */
+/** The request could not be sent, or no answer arrived in time: it is unknown whether it was executed. */
 export class NoReply extends Error {
   override readonly name = 'NoReply'
 }
 
-/** HTTP to one API server: every request ends, at the latest at its time limit. */
+/** HTTP to one API server: every request ends by its time limit. */
 export class Transport {
   private readonly credentials: Credentials
 
@@ -44,8 +44,8 @@ export class Transport {
   }
 
   /**
-   * Opens a stream (a watch): the time limit is for its beginning. The caller reads it to its end or destroys it; `signal`
-   * destroys it too. An answer that is no success is read and returned as such.
+   * Opens a stream (a watch); the time limit applies to opening it. The caller reads it to its end or destroys it; `signal`
+   * destroys it too. An unsuccessful answer is read and returned as such.
    * @throws NoReply
    */
   async open(request: HttpRequest): Promise<HttpAnswer | IncomingMessage> {
@@ -63,7 +63,7 @@ export class Transport {
     streams = false,
   ): Promise<T> {
     const { signal, timeoutMs } = request
-    // It takes seconds on a busy machine, which is no sign of a silent server. Why it fails is reported below.
+    // Loading takes seconds on a busy machine, which doesn't mean a silent server. A failure to load is reported below.
     await loadClient().catch(() => undefined)
     signal?.throwIfAborted()
     const over = new AbortController()
@@ -110,7 +110,7 @@ export class Transport {
   }
 }
 
-/** A promise that ends with the signal even where the work itself doesn't (a credentials plugin that hangs). */
+/** Returns a promise that ends with the signal even if the work itself doesn't (a credentials plugin that hangs). */
 export function endedBy<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
   if (!signal) return work
   return new Promise((resolve, reject) => {

@@ -11,14 +11,14 @@ export class Cluster extends ApiServer {
     return new Cluster(options)
   }
 
-  /** The same server for a caller that can wait: every request is sent, and may take this long. It has to be closed too. @internal */
+  /** The same server for a caller that can wait: every request is sent, and may take this long. The caller closes it as well. @internal */
   patient(requestTimeout: Duration): Cluster {
     return new Cluster({ ...this.options, requestTimeout, circuit: undefined })
   }
 
   /**
-   * What one step of a lifecycle may do here: writes are fenced, and stop with its lease.
-   * @param document with its `lockedBy`, as the handler got it
+   * The access of one lifecycle step to this cluster: writes are fenced, and stop with its lease.
+   * @param document with its `lockedBy`, as passed to the handler
    */
   hold(document: HeldDocument, step: RunningStep, lifecycle: OwnerLifecycle): HeldCluster {
     return new HeldCluster(this, document, step, lifecycle)

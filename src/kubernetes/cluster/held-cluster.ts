@@ -15,29 +15,29 @@ import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from 
 import { deleteAsSeen, type Removal, type RemoveOptions, removalOf, whatHolds } from './removal.js'
 
 /**
- * The version of an object that doesn't exist: an apply with it creates the object or, if there is one after all, is refused. No
- * object's version is that low.
+ * The version of an object that doesn't exist: an apply with it creates the object or, if one exists after all, is refused. No
+ * object's version is this low.
  */
 const NO_VERSION = '1'
-/** Controllers write to the same objects all the time; a write that conflicts with another is tried this often. */
+/** The number of attempts for a write that conflicts with another: controllers write to the same objects all the time. */
 const TRIES = 5
 
 /**
- * What one step of a lifecycle may do in a cluster for its document.
+ * The access of one lifecycle step to a cluster, on behalf of its document.
  *
  * Invariant: no write of a step takes effect after a later holder of the document has written the same object. To ensure it, each
- * write stamps the step's fence, looks at the object's fence first, and requires the object to be the one that was looked at
- * (uid and resourceVersion), or to be absent. What a late step creates after another holder has got the document, it
- * removes again. Each write also needs a lease with time left, by the local clock, right before it is sent, and waits for its
+ * write stamps the step's fence, checks the object's fence first, and requires the object to be the one that was read
+ * (uid and resourceVersion), or to be absent. If a late step creates an object after another holder has taken the document, it
+ * removes the object again. Each write also needs a lease with time left, by the local clock, right before it is sent, and waits for its
  * answer no longer than the lease lasts.
  */
 export class HeldCluster {
-  /** The document as the owner of what this step makes. */
+  /** The document as the owner of the objects that this step creates. */
   readonly owner: Owner
   private readonly holder: Holder
 
   constructor(
-    /** The cluster without a document: for reads that no step needs to own. */
+    /** The cluster without a document: for reads that need no owner. */
     readonly cluster: ApiServer,
     private readonly document: HeldDocument,
     private readonly step: RunningStep,
@@ -48,26 +48,26 @@ export class HeldCluster {
     this.holder = new Holder(protocolCollection(db, collection), document, step)
   }
 
-  /** The object as it is now; undefined: there is none. Ends with the step's signal. */
+  /** Returns the object as it is now; undefined if there is none. Ends with the step's signal. */
   get(ref: ObjectRef): Promise<KubernetesObject | undefined> {
     return this.cluster.get(ref, { signal: this.step.signal })
   }
 
-  /** All objects of a kind that match. Ends with the step's signal. */
+  /** Returns all objects of a kind that match. Ends with the step's signal. */
   list(kind: KindRef, options: Omit<ListOptions, 'signal'> = {}): Promise<KubernetesObject[]> {
     return this.cluster.list(kind, { ...options, signal: this.step.signal })
   }
 
   /**
-   * Creates the object as given, or changes the existing one (server-side apply): fields that an earlier call had and
-   * this one hasn't are removed, those of others stay. The owner's labels and the fence are added. Repeated, it changes nothing
-   * except the fence; as that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
+   * Creates the object as given, or changes the existing one (server-side apply): fields of an earlier call that are missing in
+   * this one are removed, fields of other managers stay. The owner's labels and the fence are added. A repeated call changes nothing
+   * except the fence. Because that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
    * the next one.
    * @returns the object as the server has it now
    * @throws NotOwned, StaleFence: nothing was written
    * @throws BeingDeleted, KubernetesConflict, QuotaExceeded, InvalidResource, AdmissionDenied, NamespaceTerminating,
-   *   NamespaceMissing, and what every request may throw (Cluster)
-   * @throws NoLongerHeld when another replica has the document: what was just created is removed again
+   *   NamespaceMissing, and the errors of any request (Cluster)
+   * @throws NoLongerHeld if another replica holds the document: the object that was just created is removed again
    */
   async ensure(object: KubernetesObject): Promise<KubernetesObject> {
     return this.repeated(object, 'patch', async () => {
@@ -81,7 +81,7 @@ export class HeldCluster {
     })
   }
 
-  /** Whether the object does what it is for: `reason` says what is missing. Reads only. */
+  /** Judges the object's readiness: `reason` says what is missing. Only reads. */
   async ready(ref: ObjectRef, options: ReadyOptions = {}): Promise<Readiness> {
     const object = await this.get(ref)
     if (!object) return { ready: false, reason: `there is no ${fullNameOf(ref)}` }
@@ -89,10 +89,10 @@ export class HeldCluster {
   }
 
   /**
-   * Removes the object, and reports whether it is gone; `reason` names the finalizers that hold it. An object that doesn't exist is
+   * Removes the object and returns the progress; `reason` names the finalizers that hold it. An object that doesn't exist is
    * gone. Call it again after a wait until it is.
    * @throws NotOwned, StaleFence: nothing was removed
-   * @throws KubernetesConflict, and what every request may throw (Cluster)
+   * @throws KubernetesConflict, and the errors of any request (Cluster)
    */
   async remove(ref: ObjectRef, options: RemoveOptions = {}): Promise<Removal> {
     return this.repeated(ref, 'delete', async () => {
@@ -107,8 +107,8 @@ export class HeldCluster {
   }
 
   /**
-   * A creation can't be conditional on the document, so the database is asked after it. A replica that has taken the document over
-   * before that may have looked for the object already, and found none.
+   * Creates the object and then checks the lease in the database, because a creation can't be conditional on the document. A replica that
+   * took over the document before that check may have looked for the object already, without finding it.
    * @throws NoLongerHeld
    */
   private async create(object: KubernetesObject): Promise<KubernetesObject> {
@@ -124,7 +124,7 @@ export class HeldCluster {
       await this.holder.assertHeld()
       return made
     } catch (error) {
-      // If the database doesn't answer, the lease's own clock decides: while it lasts the document is this step's.
+      // If the database doesn't answer, the lease's own clock decides: while it lasts the document belongs to this step.
       if (error instanceof NoLongerHeld || this.step.leaseLeftMs() === 0) await this.takeBack(made)
       throw error
     }
@@ -170,7 +170,7 @@ export class HeldCluster {
     }
   }
 
-  /** After a creation without an answer: removes what a step that no longer holds its document has created by now. Never throws. */
+  /** After an unanswered creation: removes the object if it exists and its step no longer holds the document. Never throws. */
   private async clearLateOne(ref: ObjectRef): Promise<void> {
     try {
       await this.holder.assertHeld()
@@ -181,10 +181,10 @@ export class HeldCluster {
     }
   }
 
-  /** Removes what this very step has created, if no later one has written it since. */
+  /** Removes the object that this very step has created, unless a later step has written it since. */
   private async takeBack(made: KubernetesObject): Promise<void> {
     let live: KubernetesObject | undefined = made
-    // The controller's writes leave the uid and the fence as they are.
+    // The controller's writes leave the uid and the fence unchanged.
     const isMine = (object: KubernetesObject) =>
       object.metadata.uid === made.metadata.uid && fenceOf(object) === this.step.fence
     for (let tried = 1; live && isMine(live); tried += 1) {
@@ -197,7 +197,7 @@ export class HeldCluster {
     }
   }
 
-  /** @throws NoLongerHeld when the lease has no time left, or the step was asked to stop */
+  /** @throws NoLongerHeld if the lease has no time left, or the step was asked to stop */
   private limitsOfWrite(): CallOptions {
     const leftMs = this.step.leaseLeftMs()
     this.step.signal.throwIfAborted()

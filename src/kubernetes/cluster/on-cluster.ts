@@ -12,9 +12,9 @@ import {
   UnknownKind,
 } from '../api/errors.js'
 
-/** A person has to change something: the document is parked with the server's message. */
+/** Errors that a person has to resolve: the document is parked with the server's message. */
 const FOR_A_PERSON = [QuotaExceeded, InvalidResource, AdmissionDenied, NotOwned]
-/** It passes, or somebody corrects it in the cluster: the document waits, with the reason. */
+/** Errors that pass, or are corrected in the cluster: the document waits, with the reason. */
 const PASSING = [
   KubernetesConflict,
   KubernetesForbidden,
@@ -28,10 +28,10 @@ const PASSING = [
  * Makes an ordinary handler from one that works in a cluster.
  * @param resolve finds the cluster: a HeldCluster (`cluster.hold(doc, step, lifecycle)`), alone or with more (a region's settings). It
  *   may throw `Unavailable`: then the document waits
- * @param handler errors of the cluster that it doesn't catch become outcomes: a conflict, a missing right, a namespace that is being
- *   deleted or doesn't exist, an object that is being deleted and an unknown kind wait; an exceeded quota, an invalid object, a policy's
- *   refusal and an object of another owner park, with the server's message. Anything else is thrown on: Unavailable backs off
- *   without using attempts, the rest uses them
+ * @param handler errors of the cluster that it doesn't catch become outcomes. The document waits after a conflict, a missing right, a
+ *   namespace that is being deleted or doesn't exist, an object that is being deleted, or an unknown kind. It is parked, with the server's
+ *   message, after an exceeded quota, an invalid object, a policy's refusal, or an object of another owner. Any other error is rethrown:
+ *   Unavailable backs off without using attempts, the rest uses them
  */
 export function onCluster<Next extends string, Doc, Where>(
   resolve: (doc: Readonly<Doc>, step: RunningStep) => Where | Promise<Where>,

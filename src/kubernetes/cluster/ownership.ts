@@ -6,30 +6,30 @@ import type { KubernetesObject, ObjectMeta } from '../api/objects.js'
 /** The field manager under which Phaselock applies objects, and the value of the label `app.kubernetes.io/managed-by`. */
 export const FIELD_MANAGER = 'phaselock'
 
-/** The labels on each object that a document owns: its lifecycle, its `_id` (or a hash of it), and who manages it. */
+/** The labels on each object that a document owns: its lifecycle, its `_id` (or a hash of it), and its manager. */
 export const LABELS = {
   lifecycle: 'phaselock.dev/lifecycle',
   document: 'phaselock.dev/document',
   managedBy: 'app.kubernetes.io/managed-by',
 } as const
 
-/** The annotations on each object that a document owns; what labels can't hold. */
+/** The annotations on each object that a document owns, for values that labels can't hold. */
 export const ANNOTATIONS = {
   /** The document's `_id` as canonical Extended JSON. */
   id: 'phaselock.dev/id',
-  /** The database that the document is in. */
+  /** The database of the document. */
   database: 'phaselock.dev/database',
-  /** The fence of the step that wrote the object last. */
+  /** The fence of the step that last wrote the object. */
   fence: 'phaselock.dev/fence',
 } as const
 
-/** The lifecycle whose documents own objects, and where its documents are. */
+/** The lifecycle whose documents own objects, and the location of its documents. */
 export interface OwnerLifecycle {
   /** Its name. */
   readonly name: string
   /** The collection of its documents. */
   readonly collection: string
-  /** The database that they are in. */
+  /** The database of its documents. */
   readonly db: Db
 }
 
@@ -37,9 +37,9 @@ export interface OwnerLifecycle {
 export class Owner {
   /** Its `_id` as canonical Extended JSON. */
   readonly id: string
-  /** What each of its objects is labelled with; together with the annotations they say whose it is. */
+  /** The labels of each of its objects; together with the annotations they identify the owner. */
   readonly labels: Readonly<Record<string, string>>
-  /** What each of its objects is annotated with, besides the fence. */
+  /** The annotations of each of its objects, besides the fence. */
   readonly annotations: Readonly<Record<string, string>>
 
   constructor({ name, db }: Pick<OwnerLifecycle, 'name' | 'db'>, id: unknown) {
@@ -52,7 +52,7 @@ export class Owner {
     this.annotations = { [ANNOTATIONS.id]: this.id, [ANNOTATIONS.database]: db.databaseName }
   }
 
-  /** Whether an object says that it is this document's: by lifecycle, `_id` and database. */
+  /** True if an object names this document as its owner: by lifecycle, `_id` and database. */
   owns({ metadata: { labels, annotations } }: { readonly metadata: ObjectMeta }): boolean {
     return (
       labels?.[LABELS.lifecycle] === this.labels[LABELS.lifecycle] &&
@@ -62,13 +62,13 @@ export class Owner {
   }
 }
 
-/** The fence of the step that wrote an object last; 0 for one that was made by the controller of an object of ours. */
+/** The fence of the step that last wrote an object; 0 for an object created by the controller of one of ours. */
 export function fenceOf({ metadata }: KubernetesObject): number {
   const fence = Number(metadata.annotations?.[ANNOTATIONS.fence] ?? 0)
   return Number.isSafeInteger(fence) ? fence : 0
 }
 
-/** Whose an object says it is: the label of the lifecycle, and the document's `_id`; undefined: it names no document of ours. */
+/** The owner that an object names: the label of the lifecycle, and the document's `_id`; undefined: it names no document of ours. */
 export function ownerOf({
   metadata: { labels, annotations },
 }: KubernetesObject): { lifecycle: string; database: string; id: unknown } | undefined {
@@ -90,11 +90,11 @@ export function documentLabel(id: unknown): string {
   return labelValue(hasText ? String(id) : '', encodeId(id))
 }
 
-/** A string as it is if it may be a label's value, else a hash. */
+/** The string itself if it may be a label's value, else a hash. */
 export function labelValue(text: string, hashed = text): string {
   if (/^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/.test(text)) return text
   return createHash('sha256').update(hashed).digest('hex').slice(0, 40)
 }
 
-/** Wrapped in an object: a plain string isn't a document that Extended JSON could represent. */
+/** Wrapped in an object, because Extended JSON can't represent a plain string as a document. */
 const encodeId = (id: unknown): string => BSON.EJSON.stringify({ _id: id }, { relaxed: false })

@@ -1,26 +1,26 @@
 import type { ApiServer, CallOptions } from '../api/api-server.js'
 import { type KubernetesObject, nameOf, type ObjectRef } from '../api/objects.js'
 
-/** What happens to the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
+/** The fate of the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
 export type Propagation = 'Foreground' | 'Background' | 'Orphan'
 
-/** How an object is removed. */
+/** The way to remove an object. */
 export interface RemoveOptions {
   /** Default 'Background'. With 'Foreground' the object stays until all its dependents are gone. */
   readonly propagation?: Propagation
-  /** How long pods get to stop. Default: what their specs say. */
+  /** The time that pods get to stop. Default: as in their specs. */
   readonly gracePeriodSeconds?: number
 }
 
-/** Whether an object is gone; `reason` is for `step.wait`. */
+/** The state of a removal; `reason` is for `step.wait`. */
 export type Removal = { readonly gone: true } | { readonly gone: false; readonly reason: string }
 
 /** The finalizer of an object that was deleted with propagation 'Foreground'. */
 const DEPENDENTS = 'foregroundDeletion'
 
 /**
- * Deletes exactly the object that was looked at, as it was then.
- * @throws KubernetesConflict when it was written since, or another one has its name now; what every request may throw (Cluster)
+ * Deletes exactly the object that was read, in the state that was read.
+ * @throws KubernetesConflict if it was written since, or if another object has its name now; the errors of any request (Cluster)
  */
 export async function deleteAsSeen(
   cluster: ApiServer,
@@ -41,14 +41,14 @@ export async function deleteAsSeen(
 }
 
 /**
- * What an object says about its own removal: gone, or what it still waits for (finalizers, dependents, pods).
+ * The progress of an object's removal: gone, or what it still waits for (finalizers, dependents, pods).
  * @param live the object under that name now
  */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
   return live ? { gone: false, reason: `${nameOf(ref)} ${whatHolds(live)}` } : { gone: true }
 }
 
-/** What an object that is being deleted waits for, in words that follow its name. */
+/** The reason why a deleted object still exists, in words that follow its name. */
 export function whatHolds(live: KubernetesObject): string {
   const { finalizers = [] } = live.metadata
   if (finalizers.length === 1 && finalizers[0] === DEPENDENTS)

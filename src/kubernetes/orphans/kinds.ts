@@ -2,25 +2,25 @@ import { resourceName } from '../api/discovery.js'
 import type { KindRef } from '../api/objects.js'
 import type { Cluster } from '../cluster/cluster.js'
 
-/** A kind whose objects can be looked for. */
+/** A kind whose objects can be searched. */
 export interface SweptKind extends KindRef {
-  /** For messages and RBAC rules: `certificates.cert-manager.io`. */
+  /** The resource, for messages and RBAC rules: `certificates.cert-manager.io`. */
   readonly resource: string
   readonly namespaced: boolean
 }
 
-/** A part of a cluster that wasn't looked at. */
+/** A part of a cluster that wasn't searched. */
 export interface NotLookedAt {
   /** A resource (`secrets`), or a group version that doesn't answer (`metrics.k8s.io/v1beta1`). */
   readonly what: string
-  /** The message of the error: a right that is missing, or a server that couldn't be asked. */
+  /** The message of the error: a right that is missing, or a server that couldn't be reached. */
   readonly why: string
 }
 
 /**
  * All kinds of a cluster that can be listed and deleted, each once, in its group's preferred version if that has it. A group whose
- * server is away is named.
- * @throws Unavailable, KubernetesError when the cluster itself can't be asked
+ * server is unreachable is returned in `notLookedAt`.
+ * @throws Unavailable, KubernetesError if the cluster itself can't be reached
  */
 export async function sweptKinds(cluster: Cluster): Promise<{ kinds: SweptKind[]; notLookedAt: NotLookedAt[] }> {
   const groups = await cluster.apiGroups()

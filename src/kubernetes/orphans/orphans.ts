@@ -11,20 +11,20 @@ import { type OrphanVerdict, type SweepRules, verdictOn } from './verdict.js'
 
 const OURS = `${LABELS.lifecycle},${LABELS.managedBy}=${FIELD_MANAGER}`
 const LISTS_AT_ONCE = 8
-/** For a lease that has just run out, and the difference between two clocks kept by NTP. */
+/** Covers a lease that has just run out, and the difference between two clocks kept by NTP. */
 const CLOCK_SLACK_MS = 5_000
 
-/** What `new Orphans(...)` looks for, and what it may remove. */
+/** The options of `new Orphans(...)`: what to search for, and what may be removed. */
 export interface OrphansOptions {
   /** The database whose documents own the objects. */
   readonly db: Db
-  /** Whose objects are looked at; those of others are counted. */
+  /** The lifecycles whose objects are searched; objects of others are counted. */
   readonly models: readonly LifecycleModel[]
-  /** Nothing younger is removed; raised to the lifecycle's lease plus 5 s for the clocks. */
+  /** No younger object is removed; raised to the lifecycle's lease plus 5 s for the clocks. */
   readonly olderThanMs: number
-  /** Also what documents in final phases left behind. */
+  /** True to remove objects left behind by documents in final phases too. */
   readonly ended?: boolean
-  /** Also if the lifecycle's collection is empty, as it is in a wrong database. */
+  /** True to remove objects even if the lifecycle's collection is empty, as it would be in a wrong database. */
   readonly emptyCollections?: boolean
 }
 
@@ -32,34 +32,34 @@ export interface OrphansOptions {
 export interface Orphan extends OrphanVerdict {
   /** The object, by kind, name and namespace. */
   readonly ref: ObjectRef
-  /** Its uid: it is removed only while it is still this one. */
+  /** Its uid: the object is removed only while it has this uid. */
   readonly uid: string
-  /** The document that its labels and annotations name. */
+  /** The document named by its labels and annotations. */
   readonly owner: OwnerDocument
 }
 
-/** What a look has found in one cluster. */
+/** The result of a search in one cluster. */
 export interface FoundOrphans {
-  /** Those of the given lifecycles, by kind and name. */
+  /** The orphans of the given lifecycles, by kind and name. */
   readonly orphans: readonly Orphan[]
   /** Kinds that the account may not list, and API groups that don't answer. */
   readonly notLookedAt: readonly NotLookedAt[]
-  /** How many objects of lifecycles that aren't known here. */
+  /** The number of objects of lifecycles that aren't known here. */
   readonly lifecycles: ReadonlyMap<string, number>
-  /** How many objects of documents of other databases. */
+  /** The number of objects of documents of other databases. */
   readonly databases: ReadonlyMap<string, number>
 }
 
-/** What happened to an orphan: removed, or why it was left alone. */
+/** The outcome for an orphan: removed, or the reason why it was left alone. */
 export type Swept = 'removed' | { readonly left: string; readonly failed: boolean }
 
 /**
- * Finds objects whose documents are gone, and removes them: those of a late creation whose maker died before it could take them back,
- * or those that a restored database doesn't know.
+ * Finds objects whose documents are gone, and removes them. They come from a late creation whose maker died before it could remove them, or
+ * from documents that a restored database doesn't have.
  *
  * Invariant: no object that a document has adopted is removed. An object is read, then its document, then it is deleted as it was read
- * (uid and resourceVersion). A document that is made anew after that read either writes the object first (`ensure`), and the deletion
- * is refused; or it writes after the deletion, and makes it again.
+ * (uid and resourceVersion). A document that is recreated after that read may write the object first (`ensure`), and the deletion
+ * is refused. Or it writes after the deletion, and creates the object again.
  */
 export class Orphans {
   private readonly owners: Owners
@@ -69,8 +69,8 @@ export class Orphans {
   }
 
   /**
-   * @param namespaces only in these; default: in the whole cluster or, if that isn't allowed, in `elseIn`
-   * @throws Unavailable when the cluster can't be asked; the database's own errors
+   * @param namespaces the only namespaces to search; default: the whole cluster or, if that isn't allowed, `elseIn`
+   * @throws Unavailable if the cluster can't be reached; the database's own errors
    */
   async find(cluster: Cluster, namespaces?: readonly string[], elseIn?: string): Promise<FoundOrphans> {
     const { kinds, notLookedAt } = await sweptKinds(cluster)
@@ -92,7 +92,7 @@ export class Orphans {
   }
 
   /**
-   * Removes one, if it is still what it was found to be.
+   * Removes an orphan, if it is still an orphan.
    * @throws Unavailable; the database's own errors
    */
   async remove(cluster: Cluster, orphan: Orphan): Promise<Swept> {
@@ -115,7 +115,7 @@ export class Orphans {
     }
   }
 
-  /** Those of the objects that are orphans. */
+  /** The orphans among the objects. */
   private async judged(objects: readonly { object: KubernetesObject; owner: OwnerDocument }[]): Promise<Orphan[]> {
     const orphans: Orphan[] = []
     for (const model of this.options.models) {
@@ -144,14 +144,14 @@ export class Orphans {
 const left = (why: string): Swept => ({ left: why, failed: false })
 const count = (counts: Map<string, number>, of: string) => counts.set(of, (counts.get(of) ?? 0) + 1)
 
-/** Secrets last: a controller would write a Certificate's Secret again as long as the Certificate exists. */
+/** Secrets come last: a controller would write a Certificate's Secret again as long as the Certificate exists. */
 function byKindAndName(one: Orphan, other: Orphan): number {
   const key = ({ ref: { kind, metadata } }: Orphan) =>
     [kind === 'Secret' ? 1 : 0, kind, metadata.namespace ?? '', metadata.name].join(' ')
   return key(one) < key(other) ? -1 : 1
 }
 
-/** The objects of a kind that carry our labels. A missing right, or a kind that has just gone, is reported. */
+/** The objects of a kind that carry our labels. A missing right, or a kind that has just been removed, is reported. */
 async function listed(
   cluster: Cluster,
   kind: SweptKind,
@@ -166,7 +166,7 @@ async function listed(
       objects.push(...(await cluster.list(kind, { labels: OURS, namespace })))
     } catch (error) {
       if (error instanceof UnknownKind) continue
-      // One kind's server is away, or its definition is just going; or the whole cluster is away.
+      // The server of one kind is unreachable, or its definition is being removed; or the whole cluster is unreachable.
       if (error instanceof Unavailable) await cluster.reach()
       else if (!(error instanceof KubernetesError)) throw error
       const isElsewhere = error instanceof KubernetesForbidden && kind.namespaced && !namespaces && elseIn

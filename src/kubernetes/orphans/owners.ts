@@ -5,28 +5,28 @@ import type { LifecycleModel } from '../../phases/index.js'
 import type { KubernetesObject } from '../api/objects.js'
 import { labelValue, ownerOf } from '../cluster/ownership.js'
 
-/** The document that an object says it belongs to, in a lifecycle that is known here. */
+/** The document that an object claims to belong to, in a lifecycle that is known here. */
 export interface OwnerDocument {
   readonly model: LifecycleModel
   readonly id: unknown
 }
 
-/** Who owns an object: a document; nobody in this database; or a lifecycle that isn't known here. */
+/** The owner of an object: a document; a document of another database; or a lifecycle that isn't known here. Undefined: no document at all. */
 export type Ownership =
   | OwnerDocument
   | { readonly database: string; readonly model?: undefined; readonly lifecycle?: undefined }
   | { readonly lifecycle: string; readonly model?: undefined; readonly database?: undefined }
   | undefined
 
-/** The state of a lifecycle's collection now. */
+/** The current state of a lifecycle's collection. */
 export interface Presence {
   /** The server's time. */
   readonly now: Date
-  /** The phase of each document that exists, by the key of its `_id`. */
+  /** The phase of each existing document, by the key of its `_id`. */
   readonly phases: ReadonlyMap<string, unknown>
-  /** The collection has no document at all. */
+  /** True if the collection has no document at all. */
   readonly isEmpty: boolean
-  /** The collection that replicas work on under this lifecycle's name; undefined: there has been none. */
+  /** The collection that replicas work on under this lifecycle's name; undefined: no replica ever did. */
   readonly registeredIn: unknown
 }
 
@@ -51,7 +51,7 @@ export class Owners {
     return model ? { model, id: owner.id } : { lifecycle: owner.lifecycle }
   }
 
-  /** Which of these documents exist. Read from the primary, whatever the connection prefers. */
+  /** Finds the existing ones among these documents. Reads from the primary, whatever the connection prefers. */
   async presence(model: LifecycleModel, ids: readonly unknown[]): Promise<Presence> {
     const documents = protocolCollection<Document>(this.db, model.collection)
     const phases = new Map<string, unknown>()
@@ -61,7 +61,7 @@ export class Owners {
       for (const { _id, phase } of await documents.find({ _id: { $in: some } }, options).toArray())
         phases.set(idKey(_id), phase)
     }
-    // This gives one row even for a collection that doesn't exist.
+    // Returns one row even for a collection that doesn't exist.
     const facet = { $facet: { some: [{ $project: { _id: 1 } }] } }
     const state = [{ $limit: 1 }, facet, { $project: { some: 1, now: '$$NOW' } }]
     const [row] = await documents
@@ -72,7 +72,7 @@ export class Owners {
     return { now: row!.now, phases, isEmpty: row!.some.length === 0, registeredIn: registered?.['collection'] }
   }
 
-  /** How long a lease of this lifecycle lasts at most. */
+  /** The longest possible lease of this lifecycle. */
   async leaseMs(model: LifecycleModel): Promise<number> {
     const inForce = (await readLockTimeouts(this.db, [model.name])).get(model.name)
     return Math.max(inForce?.dueMs ?? 0, inForce?.leaseMs ?? 0, model.settings.lockTimeoutMs)

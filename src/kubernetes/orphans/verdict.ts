@@ -4,37 +4,37 @@ import type { KubernetesObject } from '../api/objects.js'
 import { fenceOf } from '../cluster/ownership.js'
 import type { OwnerDocument, Presence } from './owners.js'
 
-/** To date the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
+/** Dates the claim that last wrote an object: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
 const FENCES_PER_MS = 1_000
 
-/** Kinds whose removal takes more along: a person decides. */
+/** Kinds whose removal takes other objects along: a person decides. */
 const BY_HAND: Readonly<Record<string, string>> = {
   Namespace: 'all that is in it goes along: remove it by hand',
   CustomResourceDefinition: 'all objects of that kind go along: remove it by hand',
 }
 
-/** Why an object no longer belongs to any document. */
+/** The finding that an object no longer belongs to any document. */
 export interface OrphanVerdict {
-  /** `gone`: there is no such document. `ended`: it exists, in a final phase, which nothing leaves. */
+  /** `gone`: there is no such document. `ended`: it exists, in a final phase, which no document leaves. */
   readonly why: 'gone' | 'ended'
-  /** For people: which document is missing, or in which phase it has ended. */
+  /** The reason in words: the document that is missing, or the phase in which it has ended. */
   readonly reason: string
-  /** Since it was created or, if that is later, since the claim of the step that wrote it last. */
+  /** The age since its creation or, if that is later, since the claim of the step that last wrote it. */
   readonly ageMs: number
-  /** Why it may not be removed now; undefined: it may. */
+  /** The reason why it may not be removed now; undefined: it may be. */
   readonly kept: string | undefined
 }
 
 export interface SweepRules {
-  /** Nothing that is younger is removed. */
+  /** No younger object is removed. */
   readonly olderThanMs: number
-  /** Also what documents in final phases left behind. */
+  /** True to remove objects left behind by documents in final phases too. */
   readonly ended: boolean
-  /** Also if the collection has no document at all. */
+  /** True to remove objects even if the collection has no document at all. */
   readonly emptyCollections: boolean
 }
 
-/** undefined: its document exists and may adopt it, or another controller looks after it. */
+/** Returns undefined if its document exists and may adopt it, or if another controller manages it. */
 export function verdictOn(
   object: KubernetesObject,
   { model, id }: OwnerDocument,
@@ -65,13 +65,13 @@ export function verdictOn(
   return { why, reason, ageMs, kept: kept() }
 }
 
-/** A ReplicaSet's pods, a certificate's requests: they go with their controller. */
+/** True for a ReplicaSet's pods or a certificate's requests: they go with their controller. */
 function isControlled({ metadata }: KubernetesObject): boolean {
   const owners = metadata['ownerReferences'] as readonly { readonly controller?: boolean }[] | undefined
   return owners?.some(({ controller }) => controller === true) === true
 }
 
-/** NaN if it has no creation time. */
+/** The object's age; NaN if it has no creation time. */
 function ageOf(object: KubernetesObject, now: Date): number {
   const madeMs = Date.parse(object.metadata.creationTimestamp ?? '')
   return now.getTime() - Math.max(madeMs, fenceOf(object) / FENCES_PER_MS)

@@ -6,7 +6,7 @@ import { daemonSet, deployment, job, pod, replicaSet, statefulSet } from './work
 
 export type { Readiness, ReadyOptions } from './verdict.js'
 
-/** By group and kind, without the version. */
+/** Rules by group and kind, without the version. */
 const RULES: Readonly<Record<string, Rule>> = {
   'apps/Deployment': deployment,
   'apps/ReplicaSet': replicaSet,
@@ -23,8 +23,8 @@ const RULES: Readonly<Record<string, Rule>> = {
 
 /**
  * Judges an object as the server has it: workloads by their counts, a Job by its end, a Service by its address, a claim by its
- * volume, a custom kind by its condition Ready or Available; kinds of Kubernetes itself that have none of these (ConfigMap,
- * Secret, Role) are ready when they exist. A status that is about an older spec doesn't count.
+ * volume, a custom kind by its condition Ready or Available. Kubernetes' own kinds that have none of these (ConfigMap,
+ * Secret, Role) are ready when they exist. A status about an older spec doesn't count.
  */
 export function readinessOf(object: KubernetesObject, options: ReadyOptions = {}): Readiness {
   const missing = missingOf(object, options)
@@ -40,7 +40,7 @@ function missingOf(object: KubernetesObject, options: ReadyOptions): Missing {
   const group = groupOf(apiVersion)
   const rule = RULES[`${group}/${kind}`]
   if (rule) return rule(object, options)
-  // Groups of Kubernetes itself have no dot, or this ending.
+  // Kubernetes' own groups have no dot, or this ending.
   const isBuiltIn = !group.includes('.') || group.endsWith('.k8s.io')
   const saysSo = GENERAL.some((type) => conditionOf(object, type) !== undefined)
   return isBuiltIn && !saysSo ? undefined : custom(object, options)

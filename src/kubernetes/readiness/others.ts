@@ -8,11 +8,11 @@ function hasAddress(object: KubernetesObject): boolean {
   return loadBalancer?.ingress?.some(({ ip, hostname }) => Boolean(ip ?? hostname)) === true
 }
 
-/** A Service of type LoadBalancer is ready when it has its address; any other at once. */
+/** A Service of type LoadBalancer is ready once it has its address; any other is ready immediately. */
 export const service: Rule = (object) =>
   specOf(object)['type'] === 'LoadBalancer' && !hasAddress(object) ? 'has no load balancer address yet' : undefined
 
-/** Not every ingress controller reports its address. */
+/** An Ingress needs an address only on request: not every ingress controller reports one. */
 export const ingress: Rule = (object, { address = false }) =>
   address && !hasAddress(object) ? 'has no address yet' : undefined
 
@@ -26,7 +26,7 @@ export const claim: Rule = (object): Missing => {
 export const namespace: Rule = (object) =>
   statusOf(object)['phase'] === 'Terminating' ? 'is being deleted' : undefined
 
-/** The condition is True, and about the object's current spec. */
+/** Requires that the condition is True, and about the object's current spec. */
 export function conditionIs(type: string): Rule {
   return (object) => {
     const condition = conditionOf(object, type)
@@ -39,7 +39,7 @@ export function conditionIs(type: string): Rule {
 /** Conditions that mean that an object is usable, for kinds without a rule of their own. */
 export const GENERAL = ['Ready', 'Available'] as const
 
-/** A custom kind: its controller reports Ready or Available. */
+/** A custom kind, judged by Ready or Available as its controller reports it. */
 export const custom: Rule = (object, options) => {
   const type = GENERAL.find((one) => conditionOf(object, one) !== undefined)
   return type ? conditionIs(type)(object, options) : `is not Ready yet: it has no condition ${GENERAL.join(' or ')}`

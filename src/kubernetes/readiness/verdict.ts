@@ -1,8 +1,8 @@
 import type { KubernetesObject } from '../api/objects.js'
 
 /**
- * Whether an object does what it is for; `reason` is for `step.wait`. `failed`: it never will by itself, however long one waits (a
- * Job that has given up).
+ * The readiness of an object: whether it serves its purpose; `reason` is for `step.wait`. `failed`: it never will without help, however
+ * long a handler waits (a Job that has given up).
  */
 export type Readiness =
   | { readonly ready: true; readonly object: KubernetesObject }
@@ -10,18 +10,18 @@ export type Readiness =
       readonly ready: false
       readonly reason: string
       readonly failed?: true
-      /** undefined: there is none. */
+      /** Undefined: there is no such object. */
       readonly object?: KubernetesObject | undefined
     }
 
-/** What is missing, in words that follow the object's name; undefined: nothing. */
+/** The missing part, in words that follow the object's name; undefined: nothing is missing. */
 export type Missing = string | { readonly failed: string } | undefined
 
-/** What is required of a kind besides the usual. */
+/** Requirements on an object beyond the usual ones of its kind. */
 export interface ReadyOptions {
   /** The type of the condition that must be True, instead of the kind's own rule. */
   readonly condition?: string
-  /** For an Ingress: that it has an address too. */
+  /** For an Ingress: true to require an address too. */
   readonly address?: boolean
 }
 
@@ -41,7 +41,7 @@ type Fields = Readonly<Record<string, unknown>>
 export const statusOf = (object: KubernetesObject): Fields => (object['status'] ?? {}) as Fields
 export const specOf = (object: KubernetesObject): Fields => (object['spec'] ?? {}) as Fields
 
-/** A count that the server leaves out when it is 0. */
+/** A count that the server omits when it is 0. */
 export function countOf(fields: Fields, name: string, absent = 0): number {
   const count = fields[name]
   return typeof count === 'number' ? count : absent
@@ -58,7 +58,7 @@ export function whyOf(condition: Pick<Condition, 'reason' | 'message'> | undefin
   return words.length === 0 ? '' : `: ${words.join(': ')}`
 }
 
-/** Whether the status is about an older spec. */
+/** True if the status is about an older spec. */
 export function isBehind(object: KubernetesObject, observed = statusOf(object)['observedGeneration']): boolean {
   const { generation } = object.metadata
   return generation !== undefined && typeof observed === 'number' && observed < generation

@@ -2,7 +2,7 @@ import { numbered } from '../../options/index.js'
 import type { KubernetesObject } from '../api/objects.js'
 import { BEHIND, conditionOf, countOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
-/** Every workload controller writes `observedGeneration`: without it, the controller hasn't looked yet. */
+/** Every workload controller writes `observedGeneration`: without it, the controller hasn't seen the object yet. */
 const onceSeen =
   (rule: (object: KubernetesObject) => Missing): Rule =>
   (object) =>
@@ -11,7 +11,7 @@ const onceSeen =
 const ofAll = (count: number, all: number, what: string): string =>
   `has ${count} of ${numbered(all, 'replica')} ${what}`
 
-/** Every replica runs the latest spec and is available, and none with an older one is left. */
+/** Ready once every replica runs the latest spec and is available, and no older one is left. */
 export const deployment = onceSeen((object) => {
   const status = statusOf(object)
   const wanted = countOf(specOf(object), 'replicas', 1)
@@ -63,7 +63,7 @@ export const daemonSet = onceSeen((object) => {
   return available < wanted ? `has ${available} of ${wanted} pods available` : undefined
 })
 
-/** Ready: it has completed. */
+/** Ready once it has completed. */
 export const job: Rule = (object) => {
   if (conditionOf(object, 'Complete')?.status === 'True') return undefined
   const failed = conditionOf(object, 'Failed')
@@ -77,7 +77,7 @@ export const job: Rule = (object) => {
   return active > 0 ? `is running (${active} pods${after})` : `has not run yet${after}`
 }
 
-/** Ready: it is up, or has done its work. */
+/** Ready once it is up, or has done its work. */
 export const pod: Rule = (object): Missing => {
   const { phase, reason, message } = statusOf(object) as { phase?: string; reason?: string; message?: string }
   if (phase === 'Succeeded') return undefined

@@ -1,14 +1,14 @@
 import type { KubernetesObject } from '../api/objects.js'
 
-/** One run of one container: the pod, and which start of the container it is. */
+/** One run of one container: the pod, and the start of the container within it. */
 export interface ContainerRun {
   readonly namespace: string
   readonly pod: string
   readonly uid: string
   readonly container: string
-  /** How often the container had been restarted when this run began. */
+  /** The number of restarts of the container when this run began. */
   readonly restarts: number
-  /** When this run began, as the API server has it. */
+  /** The time at which this run began, according to the API server. */
   readonly startedAt: string
 }
 
@@ -34,12 +34,12 @@ const UNKNOWN_END = 'ContainerStatusUnknown'
 /** The part of a pod that shows which runs of its containers have ended. */
 export interface PodRuns {
   readonly uid: string
-  /** The node has not been heard from for a while: the statuses of its containers are old. */
+  /** True if the node hasn't been heard from for a while: the statuses of its containers are old. */
   readonly isLost: boolean
   readonly containers: readonly {
     readonly name: string
     readonly restarts: number
-    /** The starts of the runs that are known to have ended. */
+    /** The start times of the runs that are known to have ended. */
     readonly ended: readonly string[]
   }[]
 }
@@ -60,8 +60,8 @@ export function runsOf(pod: KubernetesObject): PodRuns {
 }
 
 /**
- * Whether the kubelet has reported the end of this very run: it lists it among the ended ones, or has started the container
- * again since. The pod's phase alone proves nothing: controllers write it too, for nodes that have not been heard from.
+ * True if the kubelet has reported the end of this very run: it lists it among the ended ones, or has started the container
+ * again since. The pod's phase alone proves nothing: controllers write it too, for nodes that haven't been heard from.
  */
 export function hasEnded(run: ContainerRun, { uid, isLost, containers }: PodRuns): boolean {
   if (uid !== run.uid || isLost) return false
@@ -70,7 +70,7 @@ export function hasEnded(run: ContainerRun, { uid, isLost, containers }: PodRuns
 }
 
 /**
- * The current run of a container, undefined while none is reported as running.
+ * The current run of a container; undefined while none is reported as running.
  * @param container undefined: the pod's only one
  */
 export function presentRun(pod: KubernetesObject, container: string | undefined): ContainerRun | undefined {

@@ -10,27 +10,27 @@ import { type OwnPlace, ownRun, UnknownRun } from './own-run.js'
 import { watchPods } from './pod-watch.js'
 import { RunRecords, SAID_EVERY_MS } from './run-records.js'
 
-/** Options of `earlyRecovery`; all may be left out in a pod with the Downward API's variables. */
+/** Options of `earlyRecovery`; in a pod with the Downward API's variables all may be omitted. */
 export interface EarlyRecoveryOptions {
   /** The cluster in whose pods the replicas run. Default: KUBECONFIG, `~/.kube/config`, the pod's own account. */
   readonly cluster?: Cluster | undefined
-  /** Default: POD_NAME. */
+  /** The name of this process's pod. Default: POD_NAME. */
   readonly pod?: string | undefined
-  /** Default: POD_NAMESPACE. */
+  /** The namespace of the pod. Default: POD_NAMESPACE. */
   readonly namespace?: string | undefined
   /** The container of this process. Default: POD_CONTAINER, else the pod's only one. */
   readonly container?: string | undefined
-  /** A label selector: the pods to watch. Default: all pods of the namespace. */
+  /** A label selector of the pods to watch. Default: all pods of the namespace. */
   readonly pods?: string | undefined
-  /** How long the own container's status must stay the same before it is believed. Default 15 s. */
+  /** The time for which the status of its own container must stay the same before it is trusted. Default 15 s. */
   readonly settle?: Duration | undefined
 }
 
-/** The pause before each look for leases: a claim may arrive just after its process ended, or later if the database is away. */
+/** The pause before each check for leases: a claim may arrive just after its process ended, or later if the database is unreachable. */
 const PASSES_MS = [0, 2_000, 5_000, 15_000]
 const RETRY_MS = 60_000
 
-/** The pod or the namespace isn't known: says what to set. */
+/** The pod or the namespace isn't known: the message says what to set. */
 export class PodUnknown extends Error {
   override readonly name = 'PodUnknown'
   constructor() {
@@ -41,7 +41,7 @@ export class PodUnknown extends Error {
 /**
  * Ends the leases of replicas whose containers have ended as soon as the API server reports it, instead of after their
  * lockTimeout: `lifecycle.runAlongside(earlyRecovery())`, or the option `alongside` of a replica for all its lifecycles.
- * Needs the verbs get, list and watch on pods of its own namespace; without them it reports that once, and lockTimeout still works.
+ * Needs the verbs get, list and watch on pods of its own namespace; without them it logs that once, and lockTimeout still works.
  * Use one for all lifecycles of a process, so that there is one watch.
  * @throws PodUnknown, InvalidDuration
  */
@@ -55,7 +55,7 @@ export function earlyRecovery(options: EarlyRecoveryOptions = {}): Alongside {
   return (context) => recovery.runFor(context)
 }
 
-/** One for a process: a watch of its pods, for any number of lifecycles. */
+/** The early recovery of a process: one watch of the pods, for any number of lifecycles. */
 class EarlyRecovery {
   private readonly users = new Set<Recoverer>()
   private watching: AbortController | undefined
@@ -76,7 +76,7 @@ class EarlyRecovery {
     await user.ended()
   }
 
-  /** Begins with a list, so that a lifecycle that has just joined hears of all pods. */
+  /** Begins with a list, so that a lifecycle that has just joined learns about all pods. */
   private restartWatch({ logger, clock }: AlongsideContext): void {
     this.watching?.abort()
     this.watching = new AbortController()
@@ -94,7 +94,7 @@ class EarlyRecovery {
     )
   }
 
-  /** Lets others know which run of which container this replica is in, until the signal aborts. */
+  /** Publishes the container run of this replica for other replicas, until the signal aborts. */
   private async sayWhere({ records }: Recoverer, { signal, clock, logger, replica }: AlongsideContext): Promise<void> {
     const log = new OnceLog(logger)
     const { cluster, place, settleMs } = this
@@ -180,7 +180,7 @@ class Recoverer {
   }
 }
 
-/** Reports a lasting failure once: a refusal by the server at once, an unreachable server the third time. */
+/** Logs a lasting failure once: a refusal by the server immediately, an unreachable server the third time. */
 class OnceLog {
   private failures = 0
   private isTold = false

@@ -3,7 +3,7 @@ import { type Clock, sleep } from '../../time/index.js'
 import type { Cluster } from '../cluster/cluster.js'
 import { type ContainerRun, presentRun } from './container-run.js'
 
-/** Where this process runs, by its configuration. */
+/** The location of this process, by its configuration. */
 export interface OwnPlace {
   readonly namespace: string
   readonly pod: string
@@ -15,22 +15,22 @@ export interface OwnPlace {
 const SAME_START_MS = 3_000
 const LOOK_EVERY_MS = 1_000
 
-/** Ticks a second of the times in /proc, the same on all platforms that Node runs on. */
+/** The ticks per second of the times in /proc, the same on all platforms that Node runs on. */
 const TICKS = 100
-/** The 22nd field of /proc/<pid>/stat; the second one may hold spaces and ends with the last bracket. */
+/** The 22nd field of /proc/<pid>/stat; the second one may contain spaces and ends with the last bracket. */
 const STARTED_AT = 22 - 3
 
-/** It can't be determined which run of its container this process belongs to. */
+/** The container run of this process can't be determined. */
 export class UnknownRun extends Error {
   override readonly name = 'UnknownRun'
 }
 
 /**
- * The run of the container that this process is in.
+ * The container run that this process belongs to.
  *
- * Invariant: never an earlier run, as others would then consider this process ended. The pod's status may be outdated: so the run
+ * Invariant: never an earlier run, because other replicas would then consider this process ended. The pod's status may be outdated, so the run
  * must have begun when this container's first process did, by the node's clock, and must stay the same for `settleMs`.
- * @throws UnknownRun, and what a request may throw
+ * @throws UnknownRun, and the errors of a request
  */
 export async function ownRun(
   cluster: Cluster,
@@ -72,7 +72,7 @@ async function look(
 }
 
 /**
- * How long ago the first process of this container began, in milliseconds; undefined if that can't be determined. Processes that
+ * The age of this container's first process, in milliseconds; undefined if it can't be determined. Processes that
  * start later in the same container get the same answer.
  */
 export async function firstProcessAgeMs(): Promise<number | undefined> {

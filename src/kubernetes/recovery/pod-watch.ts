@@ -6,8 +6,8 @@ const SILENCE_MS = 150_000
 const LONGEST_PAUSE_MS = 30_000
 
 /**
- * Follows the pods of a namespace, until its signal aborts. A deleted pod reports nothing any more.
- * @param onEnd a container of this pod was restarted, or has ended
+ * Follows the pods of a namespace until its signal aborts. A deleted pod reports nothing any more.
+ * @param onEnd called if a container of this pod was restarted, or has ended
  */
 export async function watchPods(
   options: Pick<KindWatchOptions, 'cluster' | 'namespace' | 'labels' | 'clock' | 'onHearing'>,
@@ -33,7 +33,7 @@ export async function watchPods(
   const beginList = () => {
     listed = new Set()
   }
-  // Pods that went while nothing was heard.
+  // Forget pods that went while the watch was down.
   const endList = () => {
     for (const uid of told.keys()) if (!listed.has(uid)) told.delete(uid)
     return []

@@ -2,23 +2,23 @@ import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { ContainerRun } from './container-run.js'
 
-/** Holds a document for each start of a replica that runs in a pod. */
+/** The collection with a document for each start of a replica that runs in a pod. */
 export const CONTAINERS_COLLECTION = 'phaselock.containers'
 
-/** `_id` is the replica's identity, with which each of its tokens begins. */
+/** The record of one start; `_id` is the replica's identity, the prefix of each of its tokens. */
 interface RunRecord {
   readonly _id: string
   readonly seenAt: Date
   readonly run: ContainerRun
 }
 
-/** A record that nobody has renewed for this long is of no use: no lease is that old. */
+/** A record that hasn't been renewed for this long is useless: no lease is that old. */
 const KEPT_MS = 24 * 3_600_000
-/** How often a replica reports that it is still there. */
+/** The interval at which a replica renews its record. */
 export const SAID_EVERY_MS = 3_600_000
 const MOST = 1_000
 
-/** In which containers the replicas of a database run. */
+/** The containers that the replicas of a database run in. */
 export class RunRecords {
   private readonly records: Collection<RunRecord>
 
@@ -26,7 +26,7 @@ export class RunRecords {
     this.records = protocolCollection(db, CONTAINERS_COLLECTION)
   }
 
-  /** Records where a replica runs, and forgets those that have reported nothing for a day. */
+  /** Records where a replica runs, and forgets replicas that haven't renewed their record for a day. */
   async say(replica: string, run: ContainerRun): Promise<void> {
     const record = { $set: { seenAt: '$$NOW', run: { $literal: { ...run } } } }
     await this.records.updateOne({ _id: replica }, [record], { upsert: true })

@@ -9,27 +9,27 @@ import { Cluster } from '../cluster/cluster.js'
 import { type Region, RegionUnavailable, regionOf } from './region.js'
 import { type ClusterSource, REGION_COLLECTION, type RegionSpec, readRegion } from './region-document.js'
 
-/** What all regions of one process share. */
+/** The part shared by all regions of one process. */
 export interface RegionContext {
   readonly regions: Collection<{ _id: string }>
   readonly home: () => Cluster
   readonly requestTimeout: Duration
   readonly clock: Clock
-  /** How long a Region that was read stays fresh, in milliseconds. */
+  /** The time for which a Region stays fresh after it was read, in milliseconds. */
   readonly freshMs: number
 }
 
-/** A kubeconfig in a Secret or file is read less often than the Region, which is one read by `_id`. */
+/** A kubeconfig in a Secret or file is read less often than the Region, which costs one read by `_id`. */
 const KUBECONFIG_FRESH_FACTOR = 3
-/** An old cluster's requests may be in progress when its kubeconfig changes. */
+/** Requests to an old cluster may be in progress when its kubeconfig changes. */
 const CLOSE_AFTER_REQUESTS = 2
 
-/** Documents that wait ask again after 30 s at most, unless their lockTimeout is longer. */
+/** Waiting documents ask again after 30 s at most, unless their lockTimeout is longer. */
 const FORGOTTEN_AFTER_MS = 120_000
 
 type Verdict = { readonly region: Region } | { readonly problem: string }
 
-/** One region as this process knows it: read when it is asked for, and again when that is no longer fresh. */
+/** One region as known to this process: read when it is requested, and again once it is no longer fresh. */
 export class KnownRegion {
   private verdict: Verdict | undefined
   private reading: Promise<Verdict> | undefined
@@ -52,18 +52,18 @@ export class KnownRegion {
     return verdict.region
   }
 
-  /** A document asks for this region. */
+  /** Notes that a document needs this region. */
   needed(): void {
     this.neededMs = this.context.clock.monotonicMs()
   }
 
-  /** It can't be used, and no document has asked for it for a while. */
+  /** True if it can't be used and no document has needed it for a while. */
   get isForgotten(): boolean {
     const unneededMs = this.context.clock.monotonicMs() - this.neededMs
     return this.verdict !== undefined && 'problem' in this.verdict && unneededMs > FORGOTTEN_AFTER_MS
   }
 
-  /** Why its documents wait, as far as is known. */
+  /** The reason why its documents wait, as far as is known. */
   get trouble(): string | undefined {
     if (this.verdict && 'problem' in this.verdict) return this.verdict.problem
     return this.cluster?.circuit?.lastFailure
@@ -106,7 +106,7 @@ export class KnownRegion {
     return { region: regionOf(this.name, this.cluster!, spec) }
   }
 
-  /** If the home cluster can't be asked, a kubeconfig that was read before stays in use. */
+  /** If the home cluster can't be reached, a kubeconfig that was read before stays in use. */
   private async findCluster(spec: RegionSpec, nowMs: number): Promise<string | undefined> {
     const reference = JSON.stringify(spec.cluster)
     try {
@@ -134,19 +134,19 @@ export class KnownRegion {
   }
 }
 
-/** A kubeconfig as it is now, with a version that differs if what was found differs; or why there is none, for the documents that wait. */
+/** The current kubeconfig with a version, which changes whenever its content does; or the problem, for the documents that wait. */
 type Found = { readonly source: KubeconfigSource; readonly version: string } | { readonly problem: string }
 
 /**
  * Reads the kubeconfig that a region refers to.
  * @param home the cluster whose Secrets hold kubeconfigs
- * @throws what a request to the home cluster may throw
+ * @throws the errors of a request to the home cluster
  */
 async function findKubeconfig(source: ClusterSource, home: () => Cluster): Promise<Found> {
   if (source.inCluster) return { source: 'inCluster', version: 'inCluster' }
   if (source.kubeconfigFile !== undefined) {
     const file = source.kubeconfigFile
-    // By its path and not as a string: what it names relative to itself is found.
+    // Passed as a path and not as a string, so that files named relative to it are found.
     return readFile(file, 'utf8').then(
       (version) => ({ source: { file }, version }),
       ({ message }) => ({ problem: `expected a kubeconfig in the file ${file}, which can't be read: ${message}` }),

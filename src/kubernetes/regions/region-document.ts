@@ -5,7 +5,7 @@ export const REGION_COLLECTION = 'Region'
 
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const HOST = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/
-/** Stands for the gatewayId of a document (its `_id` where it has none) in a namespace rule. */
+/** The placeholder in a namespace rule for a document's gatewayId, or for its `_id` if it has none. */
 export const GATEWAY_ID = '{gatewayId}'
 
 const SHOWN = 100
@@ -18,7 +18,7 @@ const expected =
   (what: string, show = got) =>
   (value: unknown) =>
     `expected ${what}, got ${show(value)}`
-/** For fields that may hold a kubeconfig by mistake: its tokens must not get into documents or logs. */
+/** Describes a field that may hold a kubeconfig by mistake: its tokens must not get into documents or logs. */
 function gotSomething(input: unknown): string {
   if (input === undefined) return 'nothing'
   if (typeof input === 'object' && input !== null) return `{ ${Object.keys(input).join(', ').slice(0, SHOWN)} }`
@@ -122,9 +122,9 @@ const regionDocument = t.checked(
   ['createNamespace'],
 )
 
-/** A region with its defaults. */
+/** A region with its defaults filled in. */
 export type RegionSpec = t.ValueOf<typeof regionDocument>
-/** How gateways of a region are served: domain, ingress class, annotations and TLS, with defaults filled in. */
+/** Settings for serving a region's gateways: domain, ingress class, annotations and TLS, with defaults filled in. */
 export type GatewaySettings = RegionSpec['gateway']
 export type ClusterSource = RegionSpec['cluster']
 
@@ -132,47 +132,47 @@ export type ClusterSource = RegionSpec['cluster']
 export interface RegionDocument {
   /** The region's name, as documents give it in `region`. */
   readonly _id: string
-  /** One of these. */
+  /** Exactly one of these fields. */
   readonly cluster: {
     readonly inCluster?: true | undefined
     readonly kubeconfigFile?: string | undefined
-    /** `key`: in the Secret's data; default `kubeconfig`. */
+    /** `key`: the key in the Secret's data; default `kubeconfig`. */
     readonly kubeconfig?: { readonly secret: { namespace: string; name: string; key?: string | undefined } } | undefined
   }
   /** A namespace, or a rule for one such as `gw-{gatewayId}`. */
   readonly namespace: string
-  /** Whether gateways create their namespace, and remove it again; only with `{gatewayId}` in its name. Default false. */
+  /** True if gateways create and remove their namespace; only with `{gatewayId}` in its name. Default false. */
   readonly createNamespace?: boolean | undefined
-  /** How the gateways of this region are served. */
+  /** Settings for serving the gateways of this region. */
   readonly gateway: {
-    /** The ending of the host names of gateways that have no domain of their own. */
+    /** The suffix of the host names of gateways that have no domain of their own. */
     readonly domain: string
     /** The `ingressClassName` of each Ingress. Default: the cluster's default class. */
     readonly ingressClass?: string | undefined
-    /** Put on each Ingress: settings for its controller. */
+    /** Annotations of each Ingress: settings for its controller. */
     readonly annotations?: Readonly<Record<string, string>> | undefined
     /** Default: not enabled. */
     readonly tls?: RegionTls | undefined
   }
-  /** When it was made; for people. */
+  /** The time of its creation; informative. */
   readonly createdAt?: Date | undefined
-  /** When it was last changed; for people. */
+  /** The time of its last change; informative. */
   readonly updatedAt?: Date | undefined
 }
 
-/** How a region's gateways get their certificates. */
+/** The certificates of a region's gateways. */
 export interface RegionTls {
-  /** Whether gateways are served by https. */
+  /** True if gateways are served over HTTPS. */
   readonly enabled: boolean
-  /** Who issues certificates for custom domains. `kind`: default ClusterIssuer; `group`: for issuers from outside cert-manager. */
+  /** The issuer of certificates for custom domains. `kind`: default ClusterIssuer; `group`: for issuers from outside cert-manager. */
   readonly issuer?:
     | { name: string; kind?: 'ClusterIssuer' | 'Issuer' | undefined; group?: string | undefined }
     | undefined
-  /** A Secret in each namespace with a certificate for `*.<domain>`; without one the ingress controller's own is used. */
+  /** A Secret in each namespace with a certificate for `*.<domain>`; without it the ingress controller's own certificate is used. */
   readonly wildcardSecret?: string | undefined
 }
 
-/** The problems of a Region document, each with its path; or the region. */
+/** Returns the region, or the problems of its Region document, each with its path. */
 export function readRegion(document: unknown): RegionSpec | { readonly problems: readonly string[] } {
   const read = t.readAs(regionDocument, document)
   if ('value' in read) return read.value

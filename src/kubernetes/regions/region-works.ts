@@ -10,9 +10,9 @@ const LOOK_EVERY_MS = 2_000
 const MOST_WOKEN = 10_000
 
 /**
- * What runs alongside a lifecycle whose documents own objects in regions: a watch of these kinds in each region, and a check for regions
- * that are usable again, whose documents are then woken.
- * @param kinds none: nothing is watched
+ * The work alongside a lifecycle whose documents own objects in regions: a watch of these kinds in each region, and a check for regions
+ * that have become usable again, whose documents are then woken.
+ * @param kinds empty: nothing is watched
  */
 export function regionWorks(regions: RegionSource, kinds: readonly WatchedKind[]): readonly Alongside[] {
   return [
@@ -37,13 +37,13 @@ function watching(regions: RegionSource, kinds: readonly WatchedKind[]): Alongsi
   })
 }
 
-/** A hint only: without it documents go on at the end of their pauses. */
+/** Only a hint: without it documents continue at the end of their pauses. */
 function wakingRecovered(regions: RegionSource): Alongside {
   return async (context) => {
     let before = new Set<string>()
     while (!context.signal.aborted) {
       const troubled = regions.troubled!().map(({ name }) => name)
-      // Each is asked separately: one that hangs delays the others by no more than this round.
+      // Each is checked separately: one that hangs delays the others by no more than this round.
       const asked = await Promise.all(troubled.map((name) => regions.probe!(name)))
       const still = new Set(asked.filter(({ trouble }) => trouble !== undefined).map(({ name }) => name))
       for (const name of new Set([...before, ...troubled])) {
@@ -55,7 +55,7 @@ function wakingRecovered(regions: RegionSource): Alongside {
   }
 }
 
-/** Finds them by the reasons that are written when a region or its cluster fails. */
+/** Finds the documents by the reasons that are written when a region or its cluster fails. */
 async function wakeWaitingFor(name: string, { db, model, logger, wake }: AlongsideContext): Promise<void> {
   const because = new RegExp(`^(region|cluster) ${name.replace(/[^\w-]/g, '\\$&')} `)
   const found = await protocolCollection(db, model.collection)

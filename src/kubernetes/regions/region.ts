@@ -17,49 +17,49 @@ const LABEL_LENGTH = 63
 const HASH_LENGTH = 24
 const LOOKS_LIKE_A_HASH = /^([0-9a-f]{24}|x[0-9a-f]{24})$/
 
-/** Where documents of a region have their resources. */
+/** The place where documents of a region have their resources. */
 export interface Region {
   /** The `_id` of its Region document. */
   readonly name: string
   /** Its cluster: the same object for as long as its credentials are the same. */
   readonly cluster: Cluster
-  /** Whether gateways create their own namespaces. */
+  /** True if gateways create their own namespaces. */
   readonly createNamespace: boolean
-  /** How its gateways are served. */
+  /** Settings for serving its gateways. */
   readonly gateway: GatewaySettings
-  /** The only namespace, if the rule names one for all. */
+  /** The only namespace, if the rule names one for all documents. */
   readonly namespace: string | undefined
-  /** The namespace of a document: by its gatewayId, else its `_id`. */
+  /** Returns the namespace of a document: by its gatewayId, else its `_id`. */
   namespaceFor(doc: { readonly _id?: unknown; readonly gatewayId?: unknown }): string
 }
 
-/** Where lifecycles get their regions from: `new Regions(...)`, or one of your own. */
+/** The source of a lifecycle's regions: `new Regions(...)`, or one of your own. */
 export interface RegionSource {
   /**
-   * @param name as given in a document; none: the default region
+   * @param name the name in a document; undefined: the default region
    * @throws RegionUnavailable: the document waits, and nothing is parked
    */
   of(name?: unknown): Promise<Region>
-  /** All regions that can be used now. */
+  /** Returns all regions that can be used now. */
   usable(): Promise<Region[]>
-  /** Regions that this process has needed and couldn't use when last asked. */
+  /** Returns regions that this process needed but couldn't use at the last attempt. */
   troubled?(): RegionStatus[]
-  /** Asks whether a region can be used now. */
+  /** Checks whether a region can be used now. */
   probe?(name: string): Promise<RegionStatus>
 }
 
-/** One region for people. */
+/** The status of a region, for people. */
 export interface RegionStatus {
   /** The `_id` of its Region document. */
   readonly name: string
-  /** Undefined: its cluster answers, and takes the credentials. Else why not. */
+  /** Undefined if its cluster answers and accepts the credentials; otherwise the reason. */
   readonly trouble: string | undefined
 }
 
 /** A region that can't be used now: there is no such Region document, it is invalid, or its kubeconfig can't be read. */
 export class RegionUnavailable extends Unavailable {
   constructor(
-    /** Its name, as the document gave it. */
+    /** The region's name as given in the document. */
     readonly region: string,
     why: string,
     options: { retryAfter?: Duration; cause?: unknown } = {},
@@ -72,7 +72,7 @@ export class RegionUnavailable extends Unavailable {
 export class InvalidRegion extends Error {
   override readonly name = 'InvalidRegion'
   constructor(
-    /** Its name. */
+    /** The region's name. */
     readonly region: string,
     /** One sentence for each problem. */
     readonly problems: readonly string[],
@@ -94,7 +94,8 @@ export function regionOf(name: string, cluster: Cluster, spec: RegionSpec): Regi
 }
 
 /**
- * One region defined in code, for a deployment with a single cluster: no Region document is needed. Documents name it, or none.
+ * A source with one region defined in code, for a deployment with a single cluster: no Region document is needed.
+ * Documents name it, or no region at all.
  * @throws InvalidRegion
  */
 export function singleRegion(
@@ -115,8 +116,8 @@ export function singleRegion(
 }
 
 /**
- * The namespace of what belongs to a gatewayId: the rule with the id in place of `{gatewayId}`. An id that can't be part of
- * a name (or could be taken for another id's) is replaced by a hash of it. Distinct ids have distinct namespaces.
+ * The namespace for a gatewayId: the rule with the id in place of `{gatewayId}`. An id that can't be part of
+ * a name (or could be confused with another id) is replaced by its hash. Distinct ids have distinct namespaces.
  */
 function namespaceBy(rule: string, id: unknown): string {
   if (!rule.includes(GATEWAY_ID)) return rule

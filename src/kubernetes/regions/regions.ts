@@ -14,11 +14,11 @@ export interface RegionsOptions {
   readonly db: Db
   /** The region of documents that name none. Default: they wait. */
   readonly default?: string | undefined
-  /** The cluster whose Secrets hold kubeconfigs. Default: the one that this process runs in. */
+  /** The cluster whose Secrets hold kubeconfigs. Default: the cluster of this process. */
   readonly home?: Cluster | undefined
-  /** How long one request to a region's cluster may take. Default 5s. */
+  /** The time limit of one request to a region's cluster. Default 5s. */
   readonly requestTimeout?: Duration | undefined
-  /** How long a Region document stays fresh after it was read; kubeconfigs three times as long. Default 2s. */
+  /** The time for which a Region document stays fresh after it was read; kubeconfigs three times this long. Default 2s. */
   readonly refresh?: Duration | undefined
   /** For tests. Default: the process's monotonic clock. */
   readonly clock?: Clock | undefined
@@ -35,7 +35,7 @@ const regionsOptions = t.object({
 
 /**
  * The regions that Region documents describe (docs/regions.md). A document is read when it is needed, and again once that is 2 s
- * old. If one is invalid, the documents of that region wait, and those of no other.
+ * old. If one is invalid, only the documents of that region wait.
  */
 export class Regions implements RegionSource {
   private readonly known = new Map<string, KnownRegion>()
@@ -64,7 +64,7 @@ export class Regions implements RegionSource {
   }
 
   /**
-   * @throws RegionUnavailable when there is no such region, it is invalid, or its kubeconfig can't be read
+   * @throws RegionUnavailable if there is no such region, it is invalid, or its kubeconfig can't be read
    * @throws the database's own errors
    */
   async of(name?: unknown): Promise<Region> {
@@ -90,14 +90,14 @@ export class Regions implements RegionSource {
     return found.map(({ _id }) => String(_id))
   }
 
-  /** Asks each cluster; one that doesn't answer takes as long as a request may. */
+  /** Probes each cluster; one that doesn't answer takes until the time limit of a request. */
   async list(): Promise<RegionStatus[]> {
     return Promise.all((await this.names()).map((name) => this.probe(name)))
   }
 
-  /** Regions that this process has needed and couldn't use when last asked, with the reason. */
+  /** Regions that this process needed but couldn't use at the last attempt, with the reason. */
   troubled(): RegionStatus[] {
-    // Forget names that documents no longer ask for, such as misspelt ones.
+    // Forget names that documents no longer use, such as misspelt ones.
     for (const [name, region] of this.known) {
       if (!region.isForgotten) continue
       this.known.delete(name)
@@ -108,7 +108,7 @@ export class Regions implements RegionSource {
       .filter(({ trouble }) => trouble !== undefined)
   }
 
-  /** Reads the region anew if that is due, and asks its cluster for an answer. */
+  /** Reads the region again if it is no longer fresh, and requests an answer from its cluster. */
   async probe(name: string): Promise<RegionStatus> {
     try {
       const { cluster } = await this.knownAs(name).get()

@@ -7,7 +7,7 @@ export interface WatchEvent {
   readonly object: KubernetesObject
 }
 
-/** Nothing came for longer than a server with bookmarks is ever silent: the connection is dead, or a proxy holds back the stream. */
+/** Nothing arrived for longer than a server with bookmarks is ever silent: the connection is dead, or a proxy holds back the stream. */
 export class SilentStream extends Error {
   override readonly name = 'SilentStream'
   constructor(readonly afterMs: number) {
@@ -15,15 +15,15 @@ export class SilentStream extends Error {
   }
 }
 
-/** More than any object can have (etcd takes 1.5 MB, and an event is one object). */
+/** More than any object can have (etcd allows 1.5 MB, and an event is one object). */
 const LONGEST_LINE = 16 * 1024 * 1024
-/** The system asks a peer that is silent for this long whether it is still there; without an answer the connection soon ends. */
+/** The operating system probes a peer that is silent for this long; without an answer the connection soon ends. */
 const PROBE_AFTER_MS = 10_000
 
 /**
- * The events of a watch, as many at a time as have arrived, until the server ends it. The stream is destroyed when the caller stops
+ * The events of a watch, in batches as they arrive, until the server ends it. The stream is destroyed when the caller stops
  * reading.
- * @throws SilentStream; whatever the connection fails with; SyntaxError for a line that isn't JSON
+ * @throws SilentStream; any error of the connection; SyntaxError for a line that isn't JSON
  */
 export async function* eventsOf(stream: IncomingMessage, silenceMs: number): AsyncGenerator<readonly WatchEvent[]> {
   stream.setEncoding('utf8')

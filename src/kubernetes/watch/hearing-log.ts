@@ -1,15 +1,15 @@
 import type { Logger } from '../../phases/index.js'
 import { KubernetesError } from '../api/errors.js'
 
-/** An API server's restart isn't worth reporting to a person; this many failures in a row are. */
+/** Failures in a row that are worth a warning; the restart of an API server isn't. */
 const PATIENCE = 3
 
 /**
- * Reports once that something in a cluster isn't watched and why, and once that it is again: refusals of the server for each kind,
- * an unreachable server once for the cluster.
+ * Logs once that objects of a cluster aren't watched and why, and once that they are watched again. Refusals by the server are logged for each
+ * kind, an unreachable server once for the cluster.
  */
 export class HearingLog {
-  /** Kinds, in words, that the server refuses; `failing`: those that fail, and how often in a row. */
+  /** Kinds, in words, that the server refuses. `failing`: kinds that fail, with the number of failures in a row. */
   private readonly refused = new Set<string>()
   private readonly failing = new Map<string, number>()
   private isTold = false

@@ -7,40 +7,40 @@ import { eventsOf, SilentStream } from './event-stream.js'
 import type { Change, Verdicts } from './verdicts.js'
 
 const FIRST_PAUSE_MS = 250
-/** A stream that ends sooner is no success: one that always did would be opened again without a pause. */
+/** A stream that ends sooner doesn't count as a success: one that always ended this soon would be reopened without a pause. */
 const LEAST_STREAM_MS = 1_000
-/** The server ends a stream after a time between these, so that not all end together; the next one goes on where it ended. */
+/** The server ends a stream after a time in this range, so that they don't all end together; the next stream continues from there. */
 const STREAM_SECONDS = [240, 360] as const
 
 export interface KindWatchOptions {
   readonly cluster: Cluster
   readonly kind: KindRef
-  /** Undefined: all. */
+  /** Undefined: all namespaces. */
   readonly namespace: string | undefined
-  /** A label selector. Undefined: all. */
+  /** A label selector. Undefined: all objects. */
   readonly labels: string | undefined
   readonly verdicts: Pick<Verdicts, 'saw' | 'lost' | 'beginList' | 'endList'>
-  /** A server with bookmarks says something every minute. */
+  /** The silence after which the stream counts as dead: a server with bookmarks sends something every minute. */
   readonly silenceMs: number
-  /** The longest pause after failures; used at once if the server refuses: somebody has to change a Role, or install a definition. */
+  /** The longest pause after failures. Used immediately if the server refuses, because a person must then change a Role or install a definition. */
   readonly longestPauseMs: number
   readonly clock: Clock
   readonly random: () => number
-  /** Called with what changed, once for all changes that came together. */
+  /** Called once for all changes that arrived together. */
   readonly onChanges: (changes: readonly Change[]) => void
   /** Called when the watch starts to work, and on each failure. */
   readonly onHearing: (hearing: { heard: true } | { heard: false; error: unknown }) => void
 }
 
 /**
- * One list-watch, until its signal aborts: a list in pages, then the stream from there on. A stream that ends is opened again
- * where it ended; with 410 (the server no longer knows that point) it begins again with a list, and reports then what has changed
- * meanwhile. After failures it pauses for 0.25 s, and then twice as long each time.
+ * One list-watch, until its signal aborts: a list in pages, then the stream from there on. A stream that ends is reopened
+ * where it ended. After a 410 (the server no longer knows that point) it starts over with a list, and reports the changes since.
+ * After failures it pauses for 0.25 s, and then twice as long each time.
  */
 export class KindWatch {
   private pauseMs = FIRST_PAUSE_MS
 
-  /** @param resourceVersion where to start; undefined: with a list */
+  /** @param resourceVersion the point to start from; undefined: start with a list */
   constructor(
     private readonly options: KindWatchOptions,
     private resourceVersion?: string,
@@ -61,7 +61,7 @@ export class KindWatch {
       const isGone = (error as { status?: unknown } | undefined)?.status === GONE
       if (isGone) this.resourceVersion = undefined
       const lasted = clock.monotonicMs() - startedMs >= LEAST_STREAM_MS
-      // The server's own end, a silence, or a forgotten point: no failure, unless nothing else ever comes.
+      // The server ended it, it fell silent, or its point was forgotten: no failure if the stream has lasted.
       if (lasted && (error === undefined || isGone || error instanceof SilentStream)) continue
       if (error !== undefined && !isGone) onHearing({ heard: false, error })
       const isRefused = error instanceof KubernetesError && !isGone
@@ -92,7 +92,7 @@ export class KindWatch {
     const { resourceVersion } = this
     const [least, most] = STREAM_SECONDS
     const timeoutSeconds = Math.round(least + random() * (most - least))
-    // A signal of its own, so that nothing of an ended stream stays attached to one that lives as long as the replica.
+    // A signal of its own, so that nothing of an ended stream stays attached to a signal that lives as long as the replica.
     const over = new AbortController()
     const stop = () => over.abort(signal.reason)
     signal.addEventListener('abort', stop, { once: true })

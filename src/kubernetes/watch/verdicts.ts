@@ -2,23 +2,23 @@ import type { KubernetesObject } from '../api/objects.js'
 import { ownerOf } from '../cluster/ownership.js'
 import { readinessOf } from '../readiness/index.js'
 
-/** What a handler that waits for an object would find. */
+/** The state of an object as a waiting handler would find it. */
 export type Verdict = 'waiting' | 'ready' | 'failed'
 
 /** A change of an object that a document may wait for. */
 export interface Change {
   /** The `_id` of its document. */
   readonly id: unknown
-  /** The resourceVersion of the change; undefined where the server's aren't numbers. */
+  /** The resourceVersion of the change; undefined if the server's versions aren't numbers. */
   readonly version: number | undefined
 }
 
-/** All that is kept of an object. */
+/** Everything that is kept of an object. */
 interface Known {
   readonly verdict: string
-  /** The document's `_id`: a list doesn't tell whose an object was that is no longer in it. */
+  /** The document's `_id`: a list doesn't show the owner of an object that is no longer in it. */
   readonly id: unknown
-  /** The list in which, or after which, it was seen last. */
+  /** The list during which, or after which, it was last seen. */
   readonly round: number
 }
 
@@ -30,7 +30,7 @@ export function verdictOf(object: KubernetesObject): Verdict {
 }
 
 /**
- * What is known about the objects of one kind: for each its last verdict and its document, 240 bytes. It tells a change of
+ * The known objects of one kind: the last verdict and the document of each, 240 bytes. It separates a change of
  * verdict from the many events that change nothing for a handler.
  */
 export class Verdicts {
@@ -38,7 +38,7 @@ export class Verdicts {
   private round = 0
 
   constructor(
-    /** The database whose documents are of interest: several may share a cluster. */
+    /** The database of the documents of interest: several databases may share a cluster. */
     private readonly database: string,
     private readonly judge: (object: KubernetesObject) => string = verdictOf,
   ) {}
@@ -47,7 +47,7 @@ export class Verdicts {
     return this.known.size
   }
 
-  /** An object as it is now. One that is seen for the first time and need not be waited for is news: a document may be waiting for it. */
+  /** Records the current state of an object. If it is new and its verdict isn't `waiting`, that is a change: a document may be waiting for it. */
   saw(object: KubernetesObject): Change | undefined {
     const owner = ownerOf(object)
     if (!owner || owner.database !== this.database) return undefined
@@ -58,7 +58,7 @@ export class Verdicts {
     return verdict === before ? undefined : { id: owner.id, version: versionOf(object.metadata.resourceVersion) }
   }
 
-  /** A judge that throws knows nothing about the object; a handler meets the same error. */
+  /** If the judge throws, nothing is known about the object; a handler runs into the same error. */
   private judged(object: KubernetesObject): string {
     try {
       return this.judge(object)
@@ -67,7 +67,7 @@ export class Verdicts {
     }
   }
 
-  /** An object that is gone, in its last state; its resourceVersion is that of its end. */
+  /** Records that an object is gone, in its last state; its resourceVersion is that of its deletion. */
   lost(object: KubernetesObject): Change | undefined {
     this.known.delete(keyOf(object))
     const owner = ownerOf(object)
@@ -75,12 +75,12 @@ export class Verdicts {
     return { id: owner.id, version: versionOf(object.metadata.resourceVersion) }
   }
 
-  /** Call it before the pages of a list are seen. */
+  /** Begins a list: call it before the first page is recorded. */
   beginList(): void {
     this.round += 1
   }
 
-  /** Objects that were known and aren't in the list are gone. */
+  /** Ends a list: known objects that weren't in it are gone. */
   endList(resourceVersion: string | undefined): Change[] {
     const gone: Change[] = []
     for (const [key, { id, round }] of this.known) {
@@ -94,7 +94,7 @@ export class Verdicts {
 
 const keyOf = ({ metadata: { namespace = '', name } }: KubernetesObject): string => `${namespace}/${name}`
 
-/** etcd's revisions, which count over all objects of a cluster: versions of two kinds can be compared. */
+/** The etcd revision, which counts over all objects of a cluster, so versions of two kinds can be compared. */
 export function versionOf(resourceVersion: string | undefined): number | undefined {
   const version = Number(resourceVersion)
   return resourceVersion !== undefined && Number.isSafeInteger(version) && version > 0 ? version : undefined

@@ -11,25 +11,28 @@ import { type Change, Verdicts } from './verdicts.js'
 /** A kind of objects that documents wait for. */
 export interface WatchedKind extends KindRef {
   /**
-   * What a handler would find: the object's document is woken when this changes. Default: `ready` as `HeldCluster.ready`
+   * Judges an object as a handler would: its document is woken when the verdict changes. Default: `ready` as `HeldCluster.ready`
    * judges, `failed` if it never will be, else `waiting`. An object that was never seen counts as `waiting`.
    */
   readonly verdict?: ((object: KubernetesObject) => string) | undefined
 }
 
-/** What `watchObjects` watches, and where. */
+/** The options of `watchObjects`. */
 export interface WatchOptions {
-  /** The kinds whose objects documents wait for. */
+  /** The kinds of the objects that documents wait for. */
   readonly kinds: readonly WatchedKind[]
-  /** Clusters may come and go. A cluster is the same as long as the object is; if this fails, what is watched stays. */
+  /**
+   * Returns the clusters to watch, which may come and go. Two are the same cluster if they are the same object.
+   * If this fails, the current watches go on.
+   */
   readonly clusters: () => Iterable<Cluster> | Promise<Iterable<Cluster>>
-  /** How often `clusters` is called, from 100ms. Default 5s. */
+  /** The interval between calls of `clusters`, from 100ms. Default 5s. */
   readonly refresh?: Duration | undefined
-  /** The only namespaces to watch in a cluster, where the account may not watch all of them. Default: undefined, all. */
+  /** The only namespaces to watch in a cluster, if the account may not watch all of them. Default: undefined, all. */
   readonly namespaces?: ((cluster: Cluster) => readonly string[] | undefined) | undefined
-  /** A watch that is silent for this long is opened again, from 1s; servers send something every minute. Default 150s. */
+  /** A watch that is silent for this long is reopened, from 1s; servers send something every minute. Default 150s. */
   readonly silence?: Duration | undefined
-  /** The longest pause before what failed, or was refused, is tried again, from 250ms. Default 15s. */
+  /** The longest pause before a failed or refused request is retried, from 250ms. Default 15s. */
   readonly retryWithin?: Duration | undefined
 }
 
@@ -58,7 +61,7 @@ const watchOptions = t.object({
   retryWithin: t.withDefault(t.duration('250ms', '1h'), '15s'),
 })
 
-/** The same, checked, with milliseconds. @throws InvalidWatchOptions */
+/** The checked options, with durations in milliseconds. @throws InvalidWatchOptions */
 function watchSettings(options: WatchOptions) {
   const read = readOptions(watchOptions, options)
   if ('problems' in read) throw new InvalidWatchOptions(read.problems)
@@ -68,8 +71,8 @@ function watchSettings(options: WatchOptions) {
 
 /**
  * Watches the objects that a lifecycle's documents own, and wakes a document when one of its objects becomes ready, fails, or is
- * gone: `lifecycle.runAlongside(watchObjects({ ... }))`. Needs the verbs list and watch on these kinds; without them, and
- * while a watch is broken, documents go on at the end of their pauses.
+ * gone: `lifecycle.runAlongside(watchObjects({ ... }))`. Needs the verbs list and watch on these kinds. Without them, and
+ * while a watch is broken, documents continue at the end of their pauses.
  * @throws InvalidWatchOptions
  */
 export function watchObjects(options: WatchOptions): Alongside {
@@ -96,7 +99,7 @@ export function watchObjects(options: WatchOptions): Alongside {
   }
 }
 
-/** Undefined: it isn't known now, and what is watched stays. */
+/** The result of `read`; undefined if it failed: then the current watches stay as they are. */
 async function known<T>(
   what: string,
   read: () => T | Promise<T>,
@@ -125,7 +128,7 @@ class Watches {
     this.log = new HearingLog(context.model.name, cluster.name, context.logger)
   }
 
-  /** Starts the missing watches, ends those no longer wanted. */
+  /** Starts missing watches and ends those that are no longer wanted. */
   async callRoll(): Promise<void> {
     const { context, cluster, settings } = this
     const everywhere: readonly (string | undefined)[] = [undefined]
@@ -176,7 +179,7 @@ class Watches {
     return { stop, ended: watch.run(stop.signal).finally(() => tell(undefined)) }
   }
 
-  /** One wake for all that came together: a step that begins after it finds all of the changes. */
+  /** Sends one wake for all unversioned changes of a batch: a step that begins after it finds all of them. */
   private wake(changes: readonly Change[]): void {
     const numbered = changes.filter(({ version }) => version !== undefined)
     const rest = changes.filter(({ version }) => version === undefined)

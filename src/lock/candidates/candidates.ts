@@ -7,16 +7,16 @@ import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import { dueRanges, dueWithin } from './due-ranges.js'
 
-/** What `isLarge` needs. */
+/** The projection that `isLarge` needs. */
 const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
 
 /** An index read from its end. */
 const backwards = (index: Document) => Object.fromEntries(Object.keys(index).map((field) => [field, -1 as const]))
 
-/** What a look for candidates reads: `waiting` is what was unlocked, then what has woken. */
+/** The ranges that a look for candidates reads: `waiting` is the unlocked documents, then the woken ones. */
 export const CANDIDATE_RANGES = ['fresh', 'waiting', 'woken'] as const
 
-/** How a range is read; by default oldest first, from the claim index. */
+/** The way a range is read; by default oldest first, from the claim index. */
 interface Reading extends Partial<OwnReading> {
   readonly limit: number
   readonly dueBound: Date
@@ -46,7 +46,7 @@ export function candidateCursor(
   })
 }
 
-/** What is read of a candidate. */
+/** The projection of a candidate. */
 export const candidateFields = (terms: Terms, { sized, also }: Pick<CandidateRequest, 'sized' | 'also'>): Document => ({
   ...CHECKED_FIELDS,
   [`${terms.progress}.claims`]: 1,
@@ -59,9 +59,9 @@ export interface CandidateRequest {
   readonly extent: Omit<Extent, 'places'>
   /** No document at or after this `lockedAt` is due (see dueBoundAt). */
   readonly dueBound: Date
-  /** Reads how large each is, too. Default: false. */
+  /** Also reads the size of each. Default: false. */
   readonly sized?: boolean | undefined
-  /** Whether the last look saw so many unlocked documents that it didn't get to the woken ones behind them. */
+  /** True if the last look saw more unlocked documents than it could read, and didn't get to the woken ones behind them. */
   readonly crowded?: boolean | undefined
   /** Fields to be read besides those of the protocol. */
   readonly also?: Document | undefined
@@ -69,17 +69,18 @@ export interface CandidateRequest {
   readonly full?: readonly unknown[]
 }
 
-/** What a look for candidates has shown, with the fields of each document that `oddFields` checks. */
+/** The candidates that a look has found, with the fields of each document that `oddFields` checks. */
 export interface Seen {
   readonly lists: readonly CandidateList[]
-  /** Whether there may be more than was read. */
+  /** True if there may be more than was read. */
   readonly more: boolean
   readonly crowded: boolean
 }
 
 /**
- * Due documents of a phase, by kind. On average at least a quarter of the places goes to documents that have slept or were left by a
- * crash, and half to those that were unlocked, mostly chains that yielded: both sort behind a stream of new documents and would starve.
+ * Finds due documents of a phase, by kind. On average at least a quarter of the places goes to documents that have slept or were
+ * left by a crash, and half to those that were unlocked, mostly chains that yielded: both sort behind a stream of new documents and
+ * would starve.
  */
 export async function lookForCandidates(
   collection: Collection,
@@ -114,7 +115,7 @@ export const byKind = (
   { least: 0, documents: fresh, group },
 ]
 
-/** Of what waits: what was unlocked, and what has woken. */
+/** Splits waiting documents into those that were unlocked and those that have woken. */
 export const divided = (waiting: readonly Document[]) => ({
   released: waiting.filter(isReleased),
   woken: waiting.filter((document) => !isReleased(document)),

@@ -11,7 +11,7 @@ interface Place {
   readonly updatedAt?: Date | MinKey
 }
 
-/** A piece of the claim index in which documents are due, excluding its end. */
+/** A piece of the claim index whose documents are due, excluding its end. */
 export interface DueRange {
   readonly from: Place
   readonly to: Place
@@ -20,7 +20,7 @@ export interface DueRange {
 /** The earliest date that JavaScript has: a document without a date sorts before it. */
 const EARLIEST = new Date(-8.64e15)
 
-/** Documents that nobody has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
+/** Documents that no writer has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
 const FIRST_DUE: Place = { lockedAt: new MinKey() }
 /** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, oldest first. */
 const FIRST_RELEASED: Place = { lockedAt: TASK_LOCK_INIT_TIME, updatedAt: EARLIEST }
@@ -28,17 +28,17 @@ const FIRST_RELEASED: Place = { lockedAt: TASK_LOCK_INIT_TIME, updatedAt: EARLIE
 const FIRST_WOKEN: Place = { lockedAt: new Date(1) }
 
 /**
- * The pieces of a phase in the claim index in which documents may be due.
+ * The pieces of a phase in the claim index where documents may be due.
  * @param dueBound no document at or after this `lockedAt` is due (see dueBoundAt)
  */
 export function dueRanges(dueBound: Date) {
   const end = dueBound > FIRST_WOKEN.lockedAt! ? { lockedAt: dueBound } : FIRST_WOKEN
   return {
-    /** Nobody has touched them. */
+    /** Documents that no writer has touched. */
     fresh: { from: FIRST_DUE, to: FIRST_RELEASED },
-    /** Those that were unlocked, then those that have woken. */
-    /** Those that were unlocked. */
+    /** Documents that were unlocked. */
     released: { from: FIRST_RELEASED, to: FIRST_WOKEN },
+    /** Documents that were unlocked, then those that have woken. */
     waiting: { from: FIRST_RELEASED, to: end },
     woken: { from: FIRST_WOKEN, to: end },
   } as const satisfies Record<string, DueRange>
@@ -51,9 +51,9 @@ interface DueOptions extends FindOptions {
 }
 
 /**
- * Due documents of one range, straight off the claim index. No sort: the hinted index gives the order, even if an array has
- * made it multikey; `min`/`max` keep the bounds that `$expr` alone then loses (50 keys instead of 20,001).
- * With 99,000 of 100,000 documents asleep: 1.0 key per document, 0 or 1 when none is due.
+ * Reads due documents of one range, straight off the claim index. No sort: the hinted index gives the order, even if an array has
+ * made it multikey; `min`/`max` keep the bounds that `$expr` alone then loses (50 keys instead of 20,001). With 99,000 of 100,000
+ * documents asleep: 1.0 key per document, 0 or 1 when no document is due.
  * @param options `at`: the value of the field that an {@link OrderIndex} begins with
  */
 export function dueWithin(
@@ -64,7 +64,7 @@ export function dueWithin(
   index: ClaimIndex | OrderIndex,
   { others = {}, at = {}, ...options }: DueOptions,
 ): FindCursor<Document> {
-  // With all of the index's fields, as `min` and `max` need.
+  // With all of the index's fields, because `min` and `max` need them.
   const last = '_id' in index && { _id: new MinKey() }
   const firstAt = ({ lockedAt, updatedAt = new MinKey() }: Place) => ({ ...at, phase, lockedAt, updatedAt, ...last })
   return collection

@@ -17,25 +17,25 @@ import {
   type Seen,
 } from './candidates.js'
 
-/** Which of the due documents come first, besides the longest untouched. Absent: no other. */
+/** The order of due documents beyond "the longest untouched first". Absent: no other. */
 export interface ClaimOrder {
   /** The field that holds a document's rank: 'low', 'normal' (as where it is missing), 'high' or 'urgent'. */
   readonly priorityBy?: string | undefined
-  /** The field by whose values claims take turns. */
+  /** The field whose values take turns in claims. */
   readonly fairBy?: string | undefined
 }
 
 /**
- * The ranks of a document's priority, lowest first, with the least share of a claim's places that each gets while it has documents due; what
- * the others leave goes to the highest.
+ * The ranks of a document's priority, lowest first, with the least share of a claim's places that each gets while it has documents
+ * due. The places that the others leave go to the highest.
  */
 export const RANKS = { low: 1 / 16, normal: 1 / 8, high: 1 / 4, urgent: 1 / 2 } as const
-/** Of documents whose priority is none of them, among the oldest that are due: no index finds those behind others. */
+/** The share of documents whose priority is no rank, among the oldest that are due: no index finds those behind others. */
 export const UNRANKED = 1 / 16
-/** What is taken in turns, of a claim; the rest goes by age or rank, so that no value is passed over for ever. */
+/** The part of a claim that is taken in turns. The rest goes by age or rank, so that no value is passed over forever. */
 export const FAIR = 7 / 8
 export const FAIR_BESIDE_RANKS = 1 / 2
-/** So many values get a turn in one claim. */
+/** The number of values that get a turn in one claim. */
 const MOST_TURNS = 16
 
 /** The indexes that an order needs besides the claim index. */
@@ -43,11 +43,13 @@ export const orderIndexes = ({ priorityBy, fairBy }: ClaimOrder): Document[] =>
   [...new Set([priorityBy, fairBy])].flatMap((field) => (field === undefined ? [] : [orderIndex(field)]))
 
 /**
- * Candidates in the order that a lifecycle declares. Where the look by age has seen all that is due, that is put in order; else each rank and
- * each of the next values is read by itself, from its own part of an index, however many documents of others are before it.
+ * Finds candidates in the order that a lifecycle declares. If the look by age has seen all that is due, that is put in order.
+ * Otherwise each rank and each of the next values is read separately, from its own part of an index, however many documents of
+ * others are before it.
  *
- * Bounds, of a claim's places and on average: of documents that are due a rank gets at least its share in {@link RANKS}; of the values that
- * have some, the next {@link MOST_TURNS} get equal parts of {@link FAIR}, in turn, so none waits for more than (values / 16) claims.
+ * Bounds, of a claim's places and on average: of documents that are due a rank gets at least its share in {@link RANKS}. Of the
+ * values that have due documents, the next {@link MOST_TURNS} get equal parts of {@link FAIR}, in turn, so none waits for more than
+ * (values / 16) claims.
  */
 export class OrderedLook {
   private readonly turns = new Map<string, Turns>()
@@ -69,7 +71,7 @@ export class OrderedLook {
     return { ...seen, lists: byTurns(byRank ?? seen.lists, inTurn, fairBy, byRank ? FAIR_BESIDE_RANKS : FAIR) }
   }
 
-  /** A group for each rank, the lowest first; before them what has none of these ranks. */
+  /** Makes a group for each rank, the lowest first; before them those with none of these ranks. */
   private async ranks(terms: Terms, request: CandidateRequest, seen: Seen, field: string): Promise<CandidateList[]> {
     const unranked: CandidateGroup = { least: UNRANKED }
     const lists = inGroup(seen.lists, unranked, (document) => rankOf(document[field]) === undefined)
@@ -106,7 +108,7 @@ export class OrderedLook {
     )
   }
 
-  /** Documents of the next values of a field that have some due, a part of what is wanted from each. */
+  /** Reads documents of the next values of a field that have due documents, an equal part of the wanted number from each. */
   private inTurn(terms: Terms, request: CandidateRequest, field: string): Promise<Document[]> {
     const { phase, extent, dueBound, sized, also } = request
     const { wanted, spare, passed, without } = extent
@@ -119,7 +121,7 @@ export class OrderedLook {
           ...(without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []),
           ...(full.length > 0 ? [{ [field]: { $nin: full as never[] } }] : []),
         ]
-        // An array is found by each of its elements, and by none of them could the next value be told.
+        // An array is found by each of its elements, and none of them leads to the next value.
         const isNoArray = { [field]: { $not: { $type: 'array' as const } } }
         const filter = { $and: [dueIn(terms, phase), values, isNoArray, notAfter(dueBound), ...others] }
         const projection = candidateFields(terms, { sized, also })
@@ -133,7 +135,7 @@ export class OrderedLook {
   }
 }
 
-/** Types of values that take turns, besides null, in the order of the server's indexes: a comparison finds only values of its own type. */
+/** The types of values that take turns, besides null, in the order of the server's indexes: a comparison finds only values of its own type. */
 const KINDS: readonly { readonly type: string; readonly has: (value: unknown) => boolean }[] = [
   { type: 'number', has: isNumber },
   { type: 'string', has: (value) => typeof value === 'string' },
@@ -146,22 +148,22 @@ const KINDS: readonly { readonly type: string; readonly has: (value: unknown) =>
 const bsonType = (value: unknown): string | undefined => (value as { _bsontype?: string } | undefined)?._bsontype
 
 /**
- * Whether a value takes turns. Others mustn't be named in a query: a regular expression would stand for all strings that it matches, and an object
- * whose key begins with $ is refused.
+ * True if a value takes turns. Others mustn't be named in a query: a regular expression would stand for all strings that it
+ * matches, and an object whose key begins with $ is refused.
  */
 const hasTurns = (value: unknown): boolean => value === null || KINDS.some(({ has }) => has(value))
 
 /**
- * Goes round the values of a field that have documents due, from where the last claim ended: null (missing, too), then all of {@link KINDS}. A value
- * of another type gets no turn, nor does an array.
- * Each read finds the next value by skipping in the index: a key or two for a value whose documents all sleep.
+ * Goes round the values of a field that have documents due, from where the last claim ended: null (also where it is missing), then
+ * all of {@link KINDS}. A value of another type gets no turn, nor does an array. Each read finds the next value by skipping in the
+ * index: a key or two for a value whose documents all sleep.
  */
 class Turns {
   /** Absent: at the beginning. */
   private after: { readonly value: unknown } | undefined
-  /** Whether there is nothing more of the type of `after`. */
+  /** True if there is nothing more of the type of `after`. */
   private isKindOver = false
-  /** How many values had documents due last time: so many share a claim. */
+  /** The number of values that had documents due last time: this many share a claim. */
   private sharers = MOST_TURNS
 
   constructor(private readonly field: string) {}
@@ -194,7 +196,7 @@ class Turns {
     return [...found.values()].flat()
   }
 
-  /** The values to be read next, and whether none come after them. */
+  /** Returns the values to be read next, and true if none come after them. */
   private next(): { readonly values: object; readonly isToTheEnd: boolean } {
     const value = this.after?.value
     if (value === undefined) return { values: { $eq: null }, isToTheEnd: false }
@@ -215,8 +217,8 @@ class Turns {
 }
 
 /**
- * Values take turns in each list, and what has been read for their turns has its part of the places. Before the others, because the last of
- * those, the highest rank, gets what is left.
+ * Makes values take turns in each list, and gives those read for their turns their part of the places. They come before the others,
+ * because the last of those, the highest rank, gets the rest.
  */
 export function byTurns(
   lists: readonly CandidateList[],
@@ -230,7 +232,7 @@ export function byTurns(
   return [{ least: 0, documents: inTurn, turnsBy, group: { least: fair } }, ...scaled(all, 1 - fair)]
 }
 
-/** The same with less: so much of the places for all of them. */
+/** The same lists with fewer places: all of them together get this share. */
 function scaled(lists: readonly CandidateList[], share: number): CandidateList[] {
   const groups = new Map<CandidateGroup | undefined, CandidateGroup>()
   return lists.map((list) => {
@@ -250,7 +252,7 @@ const rankOf = (value: unknown): string | undefined =>
       ? value
       : undefined
 
-/** A priority that is none: it counts by age, as the lowest do. */
+/** Reports a priority that is no rank: the document counts by age, like those of the lowest rank. */
 export function oddRank(document: Document, { priorityBy }: ClaimOrder): OddField[] {
   const value: unknown = priorityBy !== undefined && document[priorityBy]
   if (priorityBy === undefined || rankOf(value) !== undefined) return []

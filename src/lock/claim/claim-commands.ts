@@ -4,11 +4,11 @@ import { idBytes } from '../documents/id-key.js'
 /** The documents that one command claims. */
 export interface ClaimCommand {
   readonly ids: readonly unknown[]
-  /** Whether they look as if nobody had claimed them before: then the cheaper update will do. */
+  /** True if they look as if they had never been claimed: the cheaper update is then enough. */
   readonly areNew: boolean
 }
 
-/** How a claim handles its candidates: these commands at once, then each of the others by itself. */
+/** A claim's way of handling its candidates: these commands at the same time, then each of the others separately. */
 export interface ClaimCommands {
   readonly together: readonly ClaimCommand[]
   /** Documents that may refuse, or are large. */
@@ -21,9 +21,9 @@ const MOST_IN_COMMAND = 500
 const LEAST_NEW = 100
 
 /**
- * Commands that are sent at once, so that the server has something to do while this process reads what it has won, and vice
- * versa: 1,000 in two of 500 instead of 500 in one give 15 % more documents a second (bench/README.md).
- * @param of what this process knows about an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so it
+ * Makes commands that are sent at the same time, so that the server has something to do while this process reads what it has won,
+ * and vice versa: 1,000 in two of 500 instead of 500 in one give 15 % more documents a second (bench/README.md).
+ * @param of this process's knowledge of an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so it
  *   may only look new (an owner's own `progress` isn't among the fields that were read)
  */
 export function claimCommands(
@@ -49,15 +49,15 @@ function inCommands(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {
   return Array.from({ length: commands }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
 }
 
-/** A document of at least this size is claimed by itself. */
+/** The least size of a document that is claimed separately. */
 const LARGE_BYTES = 1_000_000
-/** How many bytes of those one claim takes, but at least one document: 16 MB take a busy server half a second to write, and to read. */
+/** The bytes of large documents that one claim takes, but at least one document: 16 MB take a busy server half a second to write, and to read. */
 const MOST_LARGE_BYTES = 16_000_000
 
-/** Whether a document is large, if the look for candidates has read its size. */
+/** True if a document is large, provided that the look for candidates has read its size. */
 const isLarge = ({ bytes }: Document): boolean => typeof bytes === 'number' && bytes >= LARGE_BYTES
 
-/** All small documents, and as many of the large ones as one claim may take. */
+/** All small documents, and of the large ones no more than one claim may take. */
 export function withFewLarge(documents: readonly Document[]): Document[] {
   let bytes = 0
   return documents.filter((document) => {
@@ -71,7 +71,7 @@ export function withFewLarge(documents: readonly Document[]): Document[] {
 /** The server's code for a document that is too large. */
 const TOO_LARGE = 10334
 
-/** The first documents, as many as have `_id`s that one command can name; `left`: how many come after those. */
+/** The first documents whose `_id`s fit into one command; `left`: the number of those that come after them. */
 export function fittingInto(
   documents: readonly Document[],
   mostBytes: number,

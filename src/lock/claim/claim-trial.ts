@@ -7,11 +7,11 @@ import { claimUpdate } from './claim-update.js'
 
 /** The server's limit for a document. */
 const LARGEST = 16 * 1024 * 1024
-/** How many bytes an outcome may add to a document: an error with its stack, and its history entry. */
+/** The bytes that an outcome may add to a document: an error with its stack, and its history entry. */
 const ROOM_FOR_AN_OUTCOME = 12_000
 
 /**
- * Why the server would refuse a claim of a document, or its outcome: the document's size, or the collection's validator.
+ * Returns why the server would refuse a claim of a document, or its outcome: the document's size, or the collection's validator.
  * Undefined: no objection found (the owner's unique indexes aren't tried). Changes nothing.
  */
 export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: unknown): Promise<string | undefined> {

@@ -5,12 +5,12 @@ import { PARKED_AT } from '../terms/constants.js'
 import { countAt, enteredAt, hasOurShape, inProgress, literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /**
- * A claim's update: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and what a writer in
- * any language may leave out (`createdAt`, `updatedAt`, `progress.since`). It keeps `progress.endedBy`, which tells the
- * previous holder that its write was recorded.
+ * A claim's update: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and the fields that a writer
+ * in any language may leave out (`createdAt`, `updatedAt`, `progress.since`). It keeps `progress.endedBy`, which shows the previous
+ * holder that its write was recorded.
  *
- * A document whose `progress` is the owner's, or whose `phase` is an array, only gets `lockedAt` = 9999-12-31, so that it
- * costs nothing from then on; the rest of it stays, and no `lockedBy` in the reply means: report it as broken.
+ * A document whose `progress` is the owner's, or whose `phase` is an array, only gets `lockedAt` = 9999-12-31, so that it costs
+ * nothing from then on; the rest of it stays. If the reply has no `lockedBy`, the document is to be reported as broken.
  */
 export function claimUpdate(terms: Terms, token: string): Document[] {
   const ours = hasOurShape(terms)
@@ -28,8 +28,8 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
 }
 
 /**
- * The same for documents that were never claimed, whose `fence` and `progress` are still missing: it sets constants instead of
- * looking at each document's values, 55 us of the server's CPU per document instead of 66 (batches of 500, measured). Only
+ * The claim update of documents that were never claimed, whose `fence` and `progress` are still missing. It sets constants instead
+ * of looking at each document's values: 55 us of the server's CPU per document instead of 66 (batches of 500, measured). Only
  * together with the condition {@link neverClaimed}.
  */
 export function firstClaimUpdate(terms: Terms, token: string): Document[] {
@@ -45,7 +45,7 @@ export function firstClaimUpdate(terms: Terms, token: string): Document[] {
   return [{ $set: leased }]
 }
 
-/** Documents in which a claim has nothing to keep but the owner's fields. */
+/** Matches documents that hold nothing for a claim to keep but the owner's fields. */
 export const neverClaimed = (terms: Terms, phase: string): Filter<Document> => ({
   phase: { $eq: phase, $not: { $type: 'array' } },
   fence: { $exists: false },

@@ -21,16 +21,19 @@ const MOST_REFUSED = 100
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 500
 
-/** The server's time limit: less than a client waits, which is a third of the lease, as the server's answer tells what a claim was stuck at. */
+/**
+ * The server's time limit. It is less than a client waits, which is a third of the lease, because the server's answer shows where a
+ * claim was stuck.
+ */
 const limitOf = ({ leaseMs }: Terms) => ({ maxTimeMS: Math.min(9_000, Math.max(1_500, leaseMs * 0.3)) })
-/** Those that a claim was stuck at are tried apart: they don't hold up the others for as long again. */
+/** The time limit of documents that blocked a claim, which are tried apart: they don't hold up the others for the same time again. */
 const limitApart = (terms: Terms) => ({ maxTimeMS: limitOf(terms).maxTimeMS / 3 })
 
-/** A document that this replica holds, as it was when claimed. */
+/** A document that this replica holds, in its state at the claim. */
 export interface Claimed {
   readonly document: Document
   readonly lease: Lease
-  /** Why the driver can't read it; `document` then has only its `_id` and a fence of 0. */
+  /** The reason that the driver can't read it; `document` then has only its `_id` and a fence of 0. */
   readonly unreadable?: Error | undefined
 }
 
@@ -40,7 +43,7 @@ export type Won = (claimed: readonly Claimed[]) => void
 /** The result of a claim. */
 export interface Taken {
   readonly claimed: Claimed[]
-  /** `_id`s of documents of a broken shape: they were put aside. */
+  /** `_id`s of documents of a broken shape: they were quarantined. */
   readonly broken: unknown[]
   readonly refused: Refused[]
   /** Left for the next time. */
@@ -76,19 +79,19 @@ export interface ClaimWriterOptions {
   readonly collection: Collection
   readonly claimant: Claimant
   readonly clock: Clock
-  /** What is read of a document that was claimed. Default: all of it. */
+  /** The projection of a document that was claimed. Default: all of it. */
   readonly projection?: Document | undefined
   /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
   readonly onRetry?: ((error: unknown) => void) | undefined
   /** Called with the document at which a command ran out of time: something has locked it, such as an open transaction of its owner. */
   readonly onStuck?: ((id: unknown) => void) | undefined
-  /** Whether claiming is over: a claim that is being read back is then left to expire. */
+  /** True once claiming is over: a claim that is being read back is then left to expire. */
   readonly isOver?: (() => boolean) | undefined
 }
 
 /**
- * The writes of claims: conditional updates that judge by the server's clock what is due, each under its own token; and the
- * reads of what they have won.
+ * The writes of claims: conditional updates, each under its own token, that judge by the server's clock which documents are due.
+ * Also the reads of what they have won.
  */
 export class ClaimWriter {
   private readonly reading: { projection?: Document }
@@ -98,7 +101,8 @@ export class ClaimWriter {
   }
 
   /**
-   * Sends the commands at once, then claims each of the others by itself. If one fails, the others keep what they have won.
+   * Sends the commands at the same time, then claims each of the others separately. If one fails, the others keep what they have
+   * won.
    * @throws the first error if nothing was won
    */
   async claim(terms: Terms, phase: string, { together, apart }: ClaimCommands, won: Won): Promise<Taken> {
@@ -126,7 +130,7 @@ export class ClaimWriter {
     return all
   }
 
-  /** Documents that refuse don't stop the others. */
+  /** Sends one command. Documents that refuse don't stop the others. */
   private async send(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     const { collection } = this.options
     const { refused, untried } = await writeAround(
@@ -142,7 +146,7 @@ export class ClaimWriter {
     taken.untried.push(...untried)
   }
 
-  /** A command that is refused has written those before the culprit: they are read by the token like any others. */
+  /** Claims these documents. A command that is refused has written those before the culprit: they are read by the token like any others. */
   private async claimThese(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     if (ids.length === 1) {
       await this.claimFirst(terms, { _id: ids[0] as never, ...dueIn(terms, phase) }, { hint: ID_INDEX }, ids, taken)
@@ -166,7 +170,7 @@ export class ClaimWriter {
     })
   }
 
-  /** Each under its own token, so that no two can get in each other's way. */
+  /** Claims each document under its own token, so that no two can get in each other's way. */
   private claimApart(terms: Terms, phase: string, ids: readonly unknown[], taken: Taken): Promise<readonly Refused[]> {
     const sending = this.begin(terms, ids, taken, ids.length)
     const updates = ids.map((id, i) => ({
@@ -185,7 +189,7 @@ export class ClaimWriter {
 
   /**
    * Sends a claim and reads what it has won; if its outcome is unknown, as soon as the database answers.
-   * @throws the error by which all of it was refused
+   * @throws the error with which the server refused all of it
    */
   private async win(sending: Sending, send: () => Promise<Sent>): Promise<readonly Refused[]> {
     let sent: Sent | undefined
@@ -206,7 +210,7 @@ export class ClaimWriter {
 
   /**
    * Claims the first document that matches, in one `findOneAndUpdate`.
-   * @param ids what it may claim, if known: after an unknown outcome these are read back for what it has won
+   * @param ids the documents that it may claim, if known: after an unknown outcome these are read back for what it has won
    */
   async claimFirst(
     terms: Terms,
@@ -258,12 +262,12 @@ export class ClaimWriter {
   }
 
   /**
-   * The documents won by a claim whose outcome is unknown (network, timeout, failover), read by its token until the database
-   * answers: fewer at a time after each failure, as they may be too large for one answer. Otherwise they would wait until
-   * their lease has expired, each counting as a claim without an outcome; one whose lease expires meanwhile is still this
-   * replica's to unlock. A claim that arrives after this read is nobody's: it expires.
-   * @throws the last error when claiming is over, or when the read is refused; that of the claim if nothing was won, so that an outage
-   *   isn't mistaken for a claim that others won
+   * Reads the documents won by a claim whose outcome is unknown (network, timeout, failover), by its token, until the database
+   * answers: fewer at a time after each failure, because they may be too large for one answer. Otherwise they would wait until
+   * their lease has expired, each counting as a claim without an outcome. One whose lease expires in the meantime is still this
+   * replica's to unlock. A claim that arrives after this read has no holder: it expires.
+   * @throws the last error when claiming is over, or when the read is refused; that of the claim if nothing was won, so that an
+   *   outage isn't mistaken for a claim that others won
    */
   private async readBack(sending: Sending, unknownOutcome: unknown): Promise<ReadEach> {
     const documents: Document[] = []
@@ -295,7 +299,10 @@ export class ClaimWriter {
     return { documents, unreadable }
   }
 
-  /** A command writes one document after the other: in the order of `_id`, or as its updates name them. It stopped at the first that is left. */
+  /**
+   * Reports the document that blocked a command. A command writes one document after the other: in the order of `_id`, or as its
+   * updates name them. It stopped at the first that is left.
+   */
   private async tellStuck({ terms, ids, claims }: Sending): Promise<void> {
     const { collection, onStuck } = this.options
     const due = isDue({ ...terms, validUntil: undefined }) // only a question: these terms may be too old to write by
@@ -305,7 +312,7 @@ export class ClaimWriter {
     if (left.length > 0) onStuck?.(isOneUpdate ? left[0] : ids.find((id) => keys.has(idKey(id))))
   }
 
-  /** Adds what was won, including what can't be read, so that it can be put aside under its token. */
+  /** Adds what was won, including what can't be read, so that it can be quarantined under its token. */
   private take({ documents, unreadable }: ReadEach, sending: Sending): void {
     const { claimed } = sending.taken
     const claimOf = new Map(sending.claims.map((claim) => [claim.token, claim]))

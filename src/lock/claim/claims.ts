@@ -29,44 +29,44 @@ import { ClaimPace } from './pace.js'
 
 export interface ClaimResult {
   readonly claimed: Claimed[]
-  /** How many candidates were tried for. Fewer than the limit: nothing more is due. */
+  /** The number of candidates tried for. Fewer than the limit: nothing more is due. */
   readonly candidates: number
-  /** Candidates that somebody else got, or that were no longer due. */
+  /** Candidates that another replica got, or that were no longer due. */
   readonly lost: number
   /** Due documents that were left to the replicas whose share they are. */
   readonly left: number
-  /** After how long those that are still there are anybody's. */
+  /** The time after which those that are still there may be claimed by any replica. */
   readonly againInMs: number
-  /** Whether there may be more due documents than the look for candidates has seen. */
+  /** True if there may be more due documents than the look for candidates has seen. */
   readonly more: boolean
-  /** Whether some were left for the next claim because they are too large, or too slow, for one command. */
+  /** True if some were left for the next claim because they are too large, or too slow, for one command. */
   readonly cut: boolean
-  /** `_id`s of documents of a broken shape: they were put aside (lockedAt 9999-12-31), the rest of them stays. */
+  /** `_id`s of documents of a broken shape: they were quarantined (lockedAt 9999-12-31), the rest of them stays. */
   readonly broken: unknown[]
   /** Documents that refuse a claim because of their own content: this replica leaves them alone for a while, unchanged. */
   readonly refused: Refused[]
-  /** Documents, claimed or put aside, in which one of Phaselock's fields had another type. */
+  /** Documents, claimed or quarantined, with another type in one of Phaselock's fields. */
   readonly odd: { readonly id: unknown; readonly fields: readonly OddField[] }[]
 }
 
-/** Holds back documents because of the value of the field by which claims take turns. */
+/** Holds back documents because of the value of the field whose values take turns. */
 export interface ValueLimit {
-  /** Values of which no document may be claimed now: they get no turn. */
+  /** The values whose documents may not be claimed now: they get no turn. */
   full(): readonly unknown[]
-  /** Of the documents that a claim has chosen, those that it may try for. */
+  /** Returns those of a claim's chosen documents that it may try for. */
   admit(documents: readonly Document[]): Promise<readonly Document[]>
 }
 
 export interface ClaimsOptions extends ClaimWriterOptions {
-  /** The terms in force; asked at each claim, as lockTimeout may change. */
+  /** The terms in force; read at each claim, because lockTimeout may change. */
   readonly terms: () => Terms
   readonly serverClock: ServerClock
   /** Documents to leave alone; those that refuse a claim are added. Default: a list of its own. */
   readonly refusing?: RefusingDocuments | undefined
   readonly random?: (() => number) | undefined
-  /** Which documents are this replica's share. Default: all. */
+  /** The documents that are this replica's share. Default: all. */
   readonly workSplit?: WorkSplit | undefined
-  /** Which of the due documents come first, besides the longest untouched. Default: no other. */
+  /** The order of due documents beyond "the longest untouched first". Default: no other. */
   readonly order?: ClaimOrder | undefined
 }
 
@@ -83,7 +83,7 @@ const NOTHING: ClaimResult = {
   odd: [],
 }
 
-/** How many bytes of `_id`s one command names: it holds 16 MB, and names them up to twice. A larger `_id` is left alone. */
+/** The bytes of `_id`s that one command names: it holds 16 MB, and names them up to twice. A larger `_id` is left alone. */
 const MOST_ID_BYTES = 2_000_000
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as a different one', isMended: false }
@@ -91,13 +91,13 @@ const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads
 const idOf = (document: Document): unknown => document['_id']
 
 /**
- * Takes leases on due documents of one collection: it looks for candidates, chooses among them (select/selection.ts), claims, and learns
- * from the result.
+ * Takes leases on due documents of one collection: it looks for candidates, chooses among them (select/selection.ts), claims, and
+ * learns from the result.
  *
- * Invariants: a document is claimed only while due by the server's clock, judged inside the update itself; a claim's token
- * is used by no other claim; a lease's local age counts from before the claim was sent. After an error whose outcome is
- * unknown, what was won is read back by its token. Anything still unknown is not used and expires by itself: renewals name
- * only documents and tokens that this process knows.
+ * Invariants: a document is claimed only while due by the server's clock, judged inside the update itself; a claim's token is used
+ * by no other claim; a lease's local age counts from before the claim was sent. After an error whose outcome is unknown, what was
+ * won is read back by its token. Anything still unknown is not used and expires: renewals name only documents and tokens that this
+ * process knows.
  */
 export class Claims {
   private readonly refusing: RefusingDocuments
@@ -108,7 +108,7 @@ export class Claims {
   private readonly missed: MissedIds
   private readonly writer: ClaimWriter
   private readonly lookFor: (terms: Terms, request: CandidateRequest) => Promise<Seen>
-  /** Phases with so many unlocked documents that the last look didn't get to the woken ones behind them. */
+  /** Phases with more unlocked documents than the last look could read: it didn't get to the woken ones behind them. */
   private readonly crowded = new Set<string>()
 
   constructor(private readonly options: ClaimsOptions) {
@@ -133,9 +133,10 @@ export class Claims {
   }
 
   /**
-   * Up to `limit` due documents of a phase in a constant number of round trips: look for candidates, one conditional update, read by
-   * the token what was won; more than 500 in two commands at once ({@link claimCommands}). A document that refuses a claim because of
-   * its content (its size, the owner's validator) costs a few more round trips, but never another document's claim.
+   * Claims up to `limit` due documents of a phase in a constant number of round trips: look for candidates, one conditional update,
+   * read by the token what was won. More than 500 take two commands at the same time ({@link claimCommands}). A document that
+   * refuses a claim because of its content (its size, the owner's validator) costs a few more round trips, but never another
+   * document's claim.
    * @param won called with what each command has won as soon as it is known; the result has all of it
    * @param callers policies of the caller's for this claim
    * @param values holds some back by a value of theirs
@@ -163,7 +164,7 @@ export class Claims {
     const admitted = values ? await values.admit(chosen.documents) : chosen.documents
     const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
-    const spares = values ? [] : chosen.spares // nobody has admitted those
+    const spares = values ? [] : chosen.spares // the spares were not admitted
     // Some values have turned out to have no slot: behind them there may be others.
     const isHeldUp = more && heldBack > 0
     if (admitted.length === 0) return { ...NOTHING, left, againInMs, more, cut: isHeldUp }
@@ -175,7 +176,7 @@ export class Claims {
     // Those that no claim can name.
     const unmatched = await this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
       if (claimed.length === 0) throw error
-      return [] // what was won is to be used
+      return [] // the documents won are to be used
     })
     return {
       claimed,
@@ -191,7 +192,7 @@ export class Claims {
     }
   }
 
-  /** The order matters: each chooses among what those before it have left. */
+  /** The order matters: each chooses among those that the policies before it have left. */
   private policiesFor(terms: Terms, phase: string, callers: readonly SelectionPolicy[]): SelectionPolicy[] {
     const { refusing, workSplit, contention } = this
     return [refusing, isShared(terms, phase) ? workSplit : [], ...callers, contention].flat()
@@ -230,7 +231,7 @@ export class Claims {
       tried.push(...fitting, ...tooLarge.map(({ document }) => document))
       const result = await this.tryFor(terms, phase, fitting, won).catch((error: unknown) => {
         if (taken.claimed.length === 0) throw error
-        return undefined // what was won is to be used
+        return undefined // the documents won are to be used
       })
       if (!result) break
       const refused = [...result.refused, ...tooLarge.map(({ document, error }) => ({ id: idOf(document), error }))]
@@ -255,7 +256,7 @@ export class Claims {
     return taken
   }
 
-  /** Candidates that this claim tried for but neither got nor put aside. */
+  /** Candidates that this claim tried for but neither got nor quarantined. */
   private missedOf(ids: readonly unknown[], { claimed, broken, refused, untried }: Taken): unknown[] {
     if (claimed.length === ids.length) return []
     const met = [...claimed.map(({ lease }) => lease.id), ...broken, ...untried, ...refused.map(({ id }) => id)]
@@ -263,7 +264,7 @@ export class Claims {
     return ids.filter((id) => !known.has(idKey(id)) && !this.refusing.isSuspect(id))
   }
 
-  /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing is due, or others have it all. */
+  /** Claims the oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing is due, or others have it all. */
   async claimOne(phase: string): Promise<ClaimResult> {
     const { collection, serverClock } = this.options
     const terms = this.options.terms()
@@ -297,8 +298,8 @@ export class Claims {
   /**
    * Claims those of the named documents that are due and this replica's share, without a look for candidates: one round trip for
    * one document. The others are left to the replicas whose share they are, as if a look had seen them. Those that were claimed
-   * before without a recorded outcome are left to a look, too.
-   * @returns `notFound`: how many in this replica's share were not there, not due, or somebody else's
+   * before without a recorded outcome are also left to a look.
+   * @returns `notFound`: the number of documents in this replica's share that were not there, not due, or held by another replica
    */
   async claimNamed(
     phase: string,

@@ -9,22 +9,22 @@ import type { Terms } from '../terms/terms.js'
 const MOST = 1_000
 
 /**
- * Tells documents that others claimed first from those that no holder can name, because the driver doesn't send their `_id` as
+ * Separates documents that others claimed first from those that no holder can name, because the driver doesn't send their `_id` as
  * it is stored: of `{ b: 1, '1': 2 }` JavaScript puts the 1 first. They would come first in every look forever, so they are
- * put aside (`lockedAt` = 9999-12-31). The server says which they are: one with the same fields in another order is another
- * document, and is left alone if it can be named.
+ * quarantined (`lockedAt` = 9999-12-31). The server identifies them: one with the same fields in another order is another document,
+ * and is left alone if it can be named.
  */
 export class MissedIds {
   private readonly missed = new Set<string>()
 
   constructor(private readonly collection: Collection) {}
 
-  /** Whether a recent claim didn't get it. */
+  /** True if a recent claim didn't get it. */
   has(id: unknown): boolean {
     return this.missed.size > 0 && this.missed.has(idKey(id))
   }
 
-  /** Takes the candidates that a claim didn't get; returns those among them that were put aside. */
+  /** Takes the candidates that a claim didn't get; returns those among them that were quarantined. */
   async putAside(terms: Terms, phase: string, ids: readonly unknown[]): Promise<unknown[]> {
     if (this.missed.size > MOST) this.missed.clear()
     const aside: unknown[] = []

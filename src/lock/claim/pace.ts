@@ -2,12 +2,12 @@ import type { Clock } from '../../time/index.js'
 
 /** A phase whose claims are in time again with this many documents is as fast as any. */
 const FAST_ENOUGH = 1_000
-/** A claim that takes longer than this part of a lease isn't in time: its leases are renewed only once it is over. */
+/** The part of a lease within which a claim is in time: a slower one's leases are renewed only once it is over. */
 const IN_TIME_PART = 1 / 3
-/** After this many claims in time the next one may be twice as large. */
+/** The number of claims in time after which the next one may be twice as large. */
 const IN_TIME = 8
 
-/** How many documents a claim of a phase takes: half as many after one that wasn't in time, down to a single one. */
+/** The number of documents that a claim of a phase takes: half after one that wasn't in time, down to a single one. */
 export class ClaimPace {
   /** By phase, if its claims haven't been in time lately: the most documents in one. */
   private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
@@ -15,7 +15,7 @@ export class ClaimPace {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Infinity: as many as there is room for. */
+  /** The most documents of one claim. Infinity: no limit. */
   most(phase: string): number {
     return this.slow.get(phase)?.most ?? Number.POSITIVE_INFINITY
   }
@@ -38,7 +38,7 @@ export class ClaimPace {
     }
   }
 
-  /** A timeout costs far more than a small claim, so a larger one is seldom tried. */
+  /** Learns from a claim. A timeout costs far more than a small claim, so a larger one is seldom tried. */
   private took(phase: string, documents: number, isInTime: boolean): void {
     const slow = this.slow.get(phase)
     if (!isInTime) this.slow.set(phase, { most: Math.max(1, Math.floor(documents / 2)), inTime: 0 })

@@ -19,7 +19,7 @@ function wholeKey(id: unknown): string {
   return `e${BSON.EJSON.stringify({ id }, { relaxed: false })}`
 }
 
-/** About how much room an `_id` takes in a command. */
+/** The approximate bytes that an `_id` takes in a command. */
 export function idBytes(id: unknown): number {
   if (typeof id === 'string') return id.length < LONGEST ? id.length : Buffer.byteLength(id)
   if (typeof id !== 'object' || id === null || id instanceof BSON.ObjectId) return 16

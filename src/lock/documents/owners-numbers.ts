@@ -3,8 +3,8 @@ import { ownersNumbers } from '../../database/index.js'
 import { withParts } from './plain.js'
 
 /*
- * A document that an owner's code gets, such as a handler, is read as his client or his database says: an int64 as a bigint, say. Phaselock's own
- * fields in it are numbers all the same.
+ * A document for an owner's code, such as a handler, is read as the owner's client or database says: an int64 as a bigint, say.
+ * Phaselock's own fields in it are numbers all the same.
  */
 
 /** Options for reads of documents for their owner's code. */
@@ -17,7 +17,7 @@ export function withOwnNumbers<T extends Document>(collection: Collection, progr
   return { ...document, ...Object.fromEntries(ours.map((field) => [field, withParts(document[field], asNumber)])) }
 }
 
-/** As the driver promotes them: an int64 that no number can be stays a Long. */
+/** Converts as the driver promotes them: an int64 that no number can be stays a Long. */
 function asNumber(value: unknown): unknown {
   if (value instanceof BSON.Int32 || value instanceof BSON.Double) return value.value
   const long = typeof value === 'bigint' ? BSON.Long.fromBigInt(value) : value

@@ -28,7 +28,7 @@ export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promis
   }
 }
 
-/** One document as its owner's code gets it; null: there is none. */
+/** Reads one document as its owner's code gets it; null: it doesn't exist. */
 export async function readForOwner(
   collection: Collection,
   id: unknown,
@@ -40,16 +40,16 @@ export async function readForOwner(
   return found && withOwnNumbers(collection, progress, found)
 }
 
-/** The options with which {@link readOwnFields} wants its read done. */
+/** The options that {@link readOwnFields} passes to its read. */
 export interface OwnReading {
   readonly bsonRegExp: true
   readonly raw?: true
 }
 
 /**
- * Reads `_id`s and Phaselock's own fields, whatever they hold. A value that the driver can't read (binary of the old subtype 2 with a
- * wrong length) comes as its raw bytes ({@link Unread}), a type that no such field may have; all others are unaffected. A document whose
- * very `_id` can't be read is left out: nobody can name it.
+ * Reads `_id`s and Phaselock's own fields, whatever they hold. A value that the driver can't read (binary of the old subtype 2 with
+ * a wrong length) comes as its raw bytes ({@link Unread}), a type that no such field may have; all others are unaffected. A
+ * document whose very `_id` can't be read is left out: no command can name it.
  */
 export async function readOwnFields(read: (how: OwnReading) => Promise<Document[]>): Promise<Document[]> {
   try {
@@ -92,8 +92,8 @@ function fieldByField(bytes: Uint8Array): Document {
 }
 
 /**
- * Finds documents for their owner's code. If the driver fails to read one, it is separated from the others, which are read again without it; only
- * then does that take two more commands.
+ * Finds documents for their owner's code. If the driver fails to read one, it is separated from the others, which are read again
+ * without it; only then does that take two more commands.
  * @throws what the database throws, and what the driver throws if its options let it read no document at all
  */
 export async function readEach(

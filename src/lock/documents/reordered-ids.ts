@@ -8,7 +8,7 @@ import { isPlain } from './plain.js'
  * it is matched field by field.
  */
 
-/** Whether an `_id` may be stored with its fields in another order than that in which it was read. */
+/** True if an `_id` may be stored with its fields in another order than the one that was read. */
 export function mayBeReordered(id: unknown): boolean {
   if (Array.isArray(id)) return id.some(mayBeReordered)
   if (!isPlain(id)) return false
@@ -16,7 +16,7 @@ export function mayBeReordered(id: unknown): boolean {
   return (names.length > 1 && names.some((name) => /^\d+$/.test(name))) || Object.values(id).some(mayBeReordered)
 }
 
-/** Each is a comparison for every document that is read; the others are left for next time. */
+/** The limit of such `_id`s, because each is a comparison for every document that is read; the others are left for next time. */
 const MOST = 100
 
 /**

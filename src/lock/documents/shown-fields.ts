@@ -6,7 +6,7 @@ export const shownProjection = (progress: string): Document => ({
   ...{ [`${progress}.step`]: 1, [`${progress}.attempts`]: 1 },
 })
 
-/** Where a document stands, for people who ask what was done to it: what it doesn't have is left out. */
+/** The state of a document, for people who ask what was done to it: fields that it doesn't have are left out. */
 export function shownFields(document: Document, progress: string): Document {
   const { phase, state, lockedAt, lockedBy } = document
   const { step, attempts } = (document[progress] ?? {}) as Document

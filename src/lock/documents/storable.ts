@@ -5,12 +5,13 @@ import { BSON } from 'mongodb'
 const MOST_LEVELS = 100
 const TOO_LARGE = "that doesn't fit in 64 bits; store it as a string or a Decimal128"
 
-/** A value that can't be stored as it is: what came and what to do, then where, from the innermost field outwards. */
+/** A value that can't be stored as it is: the problem and the remedy, then its path, from the innermost field outwards. */
 type Unstorable = [problem: string, ...path: string[]]
 
 /**
- * What in an object the driver would drop or store as something else; undefined: nothing. Anything that BSON has a type for is fine, as are
- * bytes (Buffer, Uint8Array) and `undefined`: it removes a field of a `set`, and is stored as null inside of a value.
+ * Returns what in an object the driver would drop or store as something else; undefined: nothing. Anything that BSON has a type for
+ * is fine, as are bytes (Buffer, Uint8Array) and `undefined`: it removes a field of a `set`, and is stored as null inside of a
+ * value.
  */
 export function whyNotStorable(fields: unknown): string | undefined {
   const [problem, ...path] = unstorable(fields, 0) ?? []
@@ -19,7 +20,7 @@ export function whyNotStorable(fields: unknown): string | undefined {
   return `'${path.reverse().join('.')}' is ${problem}`
 }
 
-/** What an `_id` isn't, for messages. */
+/** The types that an `_id` can't have, for messages. */
 export const NO_ID = 'neither undefined nor an array, a regular expression or an operator'
 
 /** Types of BSON. */
@@ -28,10 +29,11 @@ const NO_ID_TYPES: ReadonlySet<number> = new Set([ARRAY, UNDEFINED, REGEX])
 const DOLLAR = 0x24
 
 /**
- * Whether a document can have this `_id`, so that a filter with it means that document and no other. Whatever becomes part of a filter as an
- * `_id`, and comes from outside or from a field that anybody can write, passes here first.
+ * True if a document can have this `_id`, so that a filter with it means that document and no other. A value passes here before it
+ * becomes part of a filter as an `_id`, if it comes from outside or from a field that any user can write.
  *
- * What counts is what the server is sent: an object may have a `toBSON`, and a DBRef becomes a document whose fields begin with `$`.
+ * The value that is sent to the server counts: an object may have a `toBSON`, and a DBRef becomes a document whose fields begin
+ * with `$`.
  */
 export function canBeId(id: unknown): boolean {
   // Half a character would be stored as another one, and mean that document.
@@ -47,7 +49,7 @@ export function canBeId(id: unknown): boolean {
   }
 }
 
-/** The server stores no `_id` with such a name in it, however deep. */
+/** True if no field's name begins with `$`. The server stores no `_id` with such a name in it, however deep. */
 function namesAreFields(bytes: Uint8Array): boolean {
   for (const [type, nameOffset, , offset, length] of BSON.onDemand.parseToElements(bytes)) {
     if (bytes[nameOffset] === DOLLAR) return false
@@ -100,7 +102,7 @@ function within(found: Unstorable, name: string | number): Unstorable {
   return found
 }
 
-/** Made by a literal, by JSON or by the driver, also in another realm; not by a class. */
+/** True if made by a literal, by JSON or by the driver, also in another realm; not by a class. */
 function isPlain(value: object): boolean {
   const prototype = Object.getPrototypeOf(value)
   return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null

@@ -14,9 +14,9 @@ export function typeName(value: unknown): string {
 }
 
 const NUMBERS: ReadonlySet<unknown> = new Set(['Long', 'Int32', 'Double', 'Decimal128'])
-/** Whether the server takes a value for a number. */
+/** True if the server takes a value for a number. */
 export const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || NUMBERS.has((value as { _bsontype?: unknown } | null | undefined)?._bsontype)
 
-/** The server's dates go further than JavaScript's (the year 275760): those beyond are read as an Invalid Date. */
+/** True for a date that JavaScript has. The server's dates go further (beyond the year 275760): those are read as an Invalid Date. */
 export const isValid = (date: Date): boolean => !Number.isNaN(date.getTime())

@@ -4,7 +4,7 @@ import { DUTIES_COLLECTION, ID_INDEX, LIFECYCLES_COLLECTION, LIMITS_COLLECTION }
 import { AS_IT_STANDS } from './read-each.js'
 
 /*
- * Writes to several documents. In a sharded collection each of them is written by itself, named by its `_id`: a router sends such a write
+ * Writes to several documents. In a sharded collection each of them is written separately, named by its `_id`: a router sends such a write
  * to one shard, which executes it once, and not before it knows that the document is its own. A write of several documents goes to all
  * shards, whatever they own: while a chunk migrates it may change the copy that is left behind instead of the document, or count both.
  */
@@ -15,29 +15,29 @@ export const NEVER_SHARDED: readonly string[] = [LIFECYCLES_COLLECTION, LIMITS_C
 /** An update of the documents with these `_id`s that match. */
 export interface NamedUpdate {
   readonly ids: readonly unknown[]
-  /** Names them at its top, as it may be replaced there ({@link exactly}). */
+  /** Names them at its top, because it may be replaced there ({@link exactly}). */
   readonly filter: Filter<Document>
   readonly update: Document[]
 }
 
 const MOST_PER_BULK = 1_000
 
-/** How many documents one update may be about. */
+/** The most documents that one update may cover. */
 export const mostPerUpdate = (collection: Collection): number => (isSharded(collection) ? 1 : Number.POSITIVE_INFINITY)
 
-/** What one update each may be about: all of these, or in a sharded collection each by itself. */
+/** Divides documents into those of one update each: all of these, or in a sharded collection each separately. */
 export const perUpdate = <T>(collection: Collection, all: readonly T[]): (readonly T[])[] =>
   isSharded(collection) ? all.map((one) => [one]) : [all]
 
 /**
- * A filter that a router sends to the one shard that owns the document: it has this one condition on the `_id`. So a document whose `_id`
- * the driver can't name isn't matched.
- * @param filter with what it says of the `_id` at its top
+ * A filter that a router sends to the one shard that owns the document: it has this one condition on the `_id`. So a document whose
+ * `_id` the driver can't name isn't matched.
+ * @param filter with its conditions on the `_id` at its top
  */
 export const exactly = (collection: Collection, id: unknown, filter: Filter<Document>): Filter<Document> =>
   isSharded(collection) ? { ...filter, _id: id as never } : filter
 
-/** All in one command; an update that is refused doesn't stop the others of several. */
+/** Updates all in one command; an update that is refused doesn't stop the others of several. */
 export async function updateNamed(
   collection: Collection,
   updates: readonly NamedUpdate[],
@@ -56,7 +56,7 @@ export async function updateNamed(
   return collection.bulkWrite(operations, { ordered: false, ...limits })
 }
 
-/** Rare updates of whatever matches, many documents perhaps; each is judged again by the update itself. */
+/** Updates everything that matches, many documents perhaps, for rare cases; each is judged again by the update itself. */
 export async function updateMatching(
   collection: Collection,
   filter: Filter<Document>,
@@ -72,7 +72,7 @@ export async function updateMatching(
   return modified
 }
 
-/** Deletes whatever matches, many documents perhaps; each is judged again by the delete itself. */
+/** Deletes everything that matches, many documents perhaps; each is judged again by the delete itself. */
 export async function deleteMatching(
   collection: Collection,
   filter: Filter<Document>,
@@ -83,7 +83,7 @@ export async function deleteMatching(
     for (const ids of await matchingIds(collection, filter, options)) await deleteNamed(collection, ids, () => filter)
 }
 
-/** The `_id`s of what matches, by as many as one bulk of writes may name. */
+/** The `_id`s of what matches, in parts that one bulk of writes may name. */
 async function matchingIds(
   collection: Collection,
   filter: Filter<Document>,

@@ -12,23 +12,23 @@ export interface Refused {
 
 export interface WrittenAround {
   readonly refused: Refused[]
-  /** Left for the next time, as too many refused. */
+  /** Left for the next time, because too many refused. */
   readonly untried: unknown[]
 }
 
-/** How some documents are written. Each write is conditional, so that what a refused command has already written isn't written again. */
+/** The writes of some documents. Each write is conditional, so that a document that a refused command has written isn't written again. */
 export interface WritesOf {
   /** In one command, which ends at the first document that refuses. */
   together(ids: readonly unknown[]): Promise<void>
-  /** Each by itself, in as few commands as possible. */
+  /** Each separately, in the fewest possible commands. */
   apart(ids: readonly unknown[]): Promise<readonly Refused[]>
   /** Those of the documents that are still to be written, in the order in which the server writes. */
   leftOf(ids: readonly unknown[]): Promise<readonly unknown[]>
 }
 
-/** A document written by itself costs six times as much as one among others: worth it if more than this many refuse. */
+/** A document written separately costs six times the time of one among others: worth it if more than this many refuse. */
 const MOST_LONE_CULPRITS = 2
-/** How many documents are written by themselves in one command. */
+/** The number of documents that one command writes separately. */
 const MOST_APART = 100
 /** Documents that were written must wait for those that refuse: 500 take the server a quarter of a second. */
 const MOST_REFUSED = 500
@@ -36,8 +36,8 @@ const MOST_REFUSED = 500
 /**
  * Writes documents in one command; if a document's own content makes the server refuse it, all but the culprits are written.
  *
- * A refused command has written those before the culprit. So what is left to write is read back, and the first of it tried
- * alone; if more than two refuse, each of the rest is written by itself, however many refuse.
+ * A refused command has written those before the culprit. So the rest is read back, and the first of it tried alone; if more than two refuse,
+ * each of the remaining ones is written separately, however many refuse.
  * @param mostRefused after this many the rest is left untried
  * @throws what the writes throw for any other reason
  */
@@ -68,7 +68,7 @@ export async function writeAround(
   return { refused, untried: [...left] }
 }
 
-/** Makes the same update to the documents that match, around those that refuse it. `matched`: how many of the others matched. */
+/** Makes the same update to the documents that match, around those that refuse it. `matched`: the number of the others that matched. */
 export async function updateAround(
   collection: Collection,
   ids: readonly unknown[],
@@ -93,7 +93,7 @@ export async function updateAround(
 }
 
 /**
- * Updates each document by itself, all in one command; a document that refuses doesn't stop the others.
+ * Updates each document separately, all in one command; a document that refuses doesn't stop the others.
  * @returns those that refused because of their own content
  * @throws the first error that isn't a document's fault
  */
@@ -121,7 +121,7 @@ export async function updateApart(
   }
 }
 
-/** The documents that match, in the order of `_id`, as a write with a hint on `_id` takes them. */
+/** Reads the `_id`s of documents that match, in the order of `_id`, as a write with a hint on `_id` takes them. */
 export async function idsOf(
   collection: Collection,
   filter: Filter<Document>,

@@ -15,10 +15,9 @@ const OWN_SAKE_CODES = new Set([
 ])
 
 /**
- * Whether a write was refused because of the document itself, so that sending it again would fail the same way: by the server, or
- * by the driver, which can't put it into a command (a set of 20 MB).
- * Everything else (network, timeout, failover, write concern, any unknown error) has an unknown outcome: it is read back before
- * anything is sent again, and no document is blamed for it.
+ * True if a write was refused because of the document itself, so that sending it again would fail the same way: by the server, or
+ * by the driver, which can't put it into a command (a set of 20 MB). Everything else (network, timeout, failover, write concern,
+ * any unknown error) has an unknown outcome: it is read back before anything is sent again, and no document is blamed for it.
  */
 export function isDefiniteRefusal(error: unknown): error is Error {
   if (isA(error, 'MongoInvalidArgumentError') || isA(error, 'BSONError') || isA(error, 'RangeError')) return true
@@ -34,7 +33,7 @@ export function isDefiniteRefusal(error: unknown): error is Error {
 
 const TOO_LARGE: ReadonlySet<unknown> = new Set([10003, 10334, 17419, 17420])
 
-/** Whether a write was refused because it makes a document larger than one may be, or a command larger than the driver can send. */
+/** True if a write was refused because it makes a document larger than one may be, or a command larger than the driver can send. */
 export function isTooLarge(error: unknown): boolean {
   if (isA(error, 'RangeError')) return true
   const { message, code } = error as MongoError
@@ -45,9 +44,9 @@ export function isTooLarge(error: unknown): boolean {
 
 const OVER_TIME = 50
 
-/** Whether the server ended a command for its `maxTimeMS` while it wrote, not while it waited for the other members. */
+/** True if the server ended a command for its `maxTimeMS` while it wrote, not while it waited for the other members. */
 export const isOverTime = (error: unknown): boolean =>
   isA(error, 'MongoServerError') && !isA(error, 'MongoWriteConcernError') && (error as MongoError).code === OVER_TIME
 
-/** Whether it is the database's fault, not a document's or this program's. */
+/** True if it is the database's fault, not a document's or this program's. */
 export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')

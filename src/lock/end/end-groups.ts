@@ -6,13 +6,13 @@ const MAX_MEMBERS = 1_000
 /** The server looks for each document's own value in a list of all: 250 cost 10 % less than 500 (28 us of its CPU a document, 31). */
 const MAX_WITH_DATA = 250
 
-/** Whether a lease goes on after this end, under the next token. */
+/** True if a lease goes on after this end, under the next token. */
 const keepsLease = ({ end }: StepEnd): boolean => end.kind === 'checkpoint' || (end.kind === 'again' && end.keepsLease)
 
 /**
- * Groups the ends that one command may write: same token, kind and content. One token only: `lockedBy: { $in: [...] }`
- * with several would match a document under another document's token.
- * @param most how many documents one update may be about
+ * Groups the ends that one command may write: same token, kind and content. One token only: `lockedBy: { $in: [...] }` with several
+ * would match a document under another document's token.
+ * @param most the most documents that one update may cover
  */
 export function groupEnds(ends: readonly StepEnd[], most = Number.POSITIVE_INFINITY): EndGroup[] {
   return [...Map.groupBy(ends, keyOf).values()].flatMap((alike) => {
@@ -23,7 +23,10 @@ export function groupEnds(ends: readonly StepEnd[], most = Number.POSITIVE_INFIN
   })
 }
 
-/** The end itself if its content can't be compared as a string: then it is alone, and never costs the others their verdicts. */
+/**
+ * A key for ends that may be written together. It is the end itself if its content can't be compared as a string: then it is alone,
+ * and never costs the others their verdicts.
+ */
 function keyOf(one: StepEnd): string | StepEnd {
   const { lease, end, stale, set } = one
   if (!isText(end)) return one
@@ -34,7 +37,10 @@ function keyOf(one: StepEnd): string | StepEnd {
   }
 }
 
-/** A compensation's `ifState` is what the owner wrote, of any type: as strings, 5 and Long 5, or a date and its string, look alike. */
+/**
+ * True if the end can be compared as a string. A compensation's `ifState` is what the owner wrote, of any type: as strings, 5 and
+ * Long 5, or a date and its string, look alike.
+ */
 const isText = (end: EndKind): boolean =>
   end.kind !== 'moveTo' || end.setState === undefined || typeof (end.setState.ifState ?? '') === 'string'
 

@@ -9,10 +9,12 @@ import { isMarked, readBack, traceOf } from './read-back.js'
 const FIRST_RETRY_MS = 50
 /** Work has to go on soon after a database has come back. */
 const LAST_RETRY_MS = 500
-/** A write that fails through no fault of its document is given up after this many tries and this long, if its lease was renewed meanwhile. */
+/**
+ * A write that fails through no fault of its document is given up after this many tries and this long, if its lease was renewed in the meantime.
+ */
 const MOST_TRIES = 5
 const MOST_FAILING_MS = 10_000
-/** How many batches of a single write are taken at once. */
+/** The number of single-write batches that are taken at the same time. */
 const MOST_ALONE = 20
 
 const RECORDED: Verdict = { kind: 'recorded' }
@@ -31,7 +33,7 @@ export type Sent =
 export class Verdicts {
   private readonly byEnd = new Map<StepEnd, Verdict>()
   private readonly complete = Promise.withResolvers<Map<StepEnd, Verdict>>()
-  /** Resolves when there is one for each end; rejects when nobody waits for them any more. */
+  /** Resolves when there is one for each end; rejects when no caller waits for them any more. */
   readonly all = this.complete.promise
   tell: ((end: StepEnd, verdict: Verdict) => void) | undefined
 
@@ -57,14 +59,14 @@ export class Verdicts {
   }
 }
 
-/** Ends that were last sent together, and not all of them were recorded. */
+/** Ends that were last sent together, not all of which were recorded. */
 interface Batch {
   readonly groups: readonly EndGroup[]
   readonly verdicts: Verdicts
   readonly sent: Exclude<Sent, { kind: 'allMatched' }>
-  /** Whether an earlier write of these had an unknown outcome, so that it may still arrive. */
+  /** True if an earlier write of these had an unknown outcome, so that it may still arrive. */
   readonly inDoubt: boolean
-  /** How many commands in a row, for just these ends, had an unknown outcome, and since when. */
+  /** The number of commands in a row, for just these ends, with an unknown outcome, and the time of the first. */
   readonly tries: number
   readonly sinceMs: number
   /** Monotonic time from which they are read back. */
@@ -79,27 +81,27 @@ export interface EndWriterOptions {
   keepTermsFresh?: (() => Promise<void>) | undefined
   /** Called once per failed command, so that an outage can be logged with a bound. */
   onRetry?: ((error: unknown) => void) | undefined
-  /** Aborts when nobody waits for verdicts any more; the last error is then thrown. */
+  /** Aborts when no caller waits for verdicts any more; the last error is then thrown. */
   signal?: AbortSignal | undefined
 }
 
 /**
- * Ends that the first command didn't record: they are read back, and those not written are sent again, one batch after the other, until
- * each end has a verdict.
+ * Ends that the first command didn't record: they are read back, and those not written are sent again, one batch after the other, until each end
+ * has a verdict.
  *
- * - A batch that was refused, or failed twice, is halved, so that a culprit is soon alone and its neighbours are recorded.
+ * - A batch that was refused, or failed twice, is halved, so that a culprit is soon alone and its neighbors are recorded.
  * - While nothing can be read back, the database is away: that isn't counted as a try, and goes on until it is back or the replica stops.
- * - A single write that keeps failing through no fault of its document is given up if its lease could be renewed meanwhile: the server
- *   takes writes, even of this very document, but not this one. Without a renewal either nobody can write the document, or another
- *   replica claims it, which the next read shows.
+ * - A single write that keeps failing through no fault of its document is given up if its lease was renewed in the meantime: the server takes
+ *   writes, even of this very document, but not this one. Without a renewal either no replica can write the document, or another replica claims
+ *   it, and the next read shows that.
  *
- * Halves keep their group's next token, so that a first write that arrives late is still recognised.
+ * Halves keep their group's next token, so that a first write that arrives late is still recognized.
  */
 export class EndRetries {
   private open: Batch[] = []
   private isRunning = false
   private lastError: unknown
-  /** Leases whose write had an unknown outcome and was refused when sent again: it may still arrive, alongside whatever follows it. */
+  /** Leases whose write had an unknown outcome and was refused when sent again: it may still arrive, together with whatever follows it. */
   private readonly doubted = new WeakSet<Lease>()
   private nudge: () => void = () => undefined
 
@@ -126,7 +128,7 @@ export class EndRetries {
     this.isRunning = false
   }
 
-  /** One command reads back all of them, which also shows whether the database answers. */
+  /** Reads back all of them with one command, which also shows if the database answers. */
   private async goThrough(due: readonly Batch[]): Promise<boolean> {
     const ids = due.flatMap(({ groups }) => groups.flatMap(({ members }) => members.map(({ lease }) => lease.id)))
     let found: Map<string, Document>
@@ -170,7 +172,7 @@ export class EndRetries {
     }
   }
 
-  /** Decides what the documents show; returns what has to be sent (again). */
+  /** Decides the ends that the documents show; returns those to send (again). */
   private decideByTrace(batch: Batch, found: Map<string, Document>): EndGroup[] {
     const { sent, verdicts } = batch
     const terms = this.options.terms()
@@ -191,8 +193,8 @@ export class EndRetries {
       if (withNext.length > 0) notWritten.push(marked({ ...group, members: withNext }))
       missed += withNext.length
     }
-    // Every reply so far was definite, and the last one missed just as many as have moved on (or have something left for them): those were
-    // lost, not recorded.
+    // Every reply so far was definite, and the last one missed exactly the number of documents that have moved on (or have a
+    // queued insert): those were lost, not recorded.
     const isLost = !batch.inDoubt && sent.kind === 'fewer' && movedOn.length + missed === sent.missing
     for (const [group, member] of movedOn) verdicts.decide(group, member, { kind: isLost ? 'lost' : 'movedOn' })
     return notWritten
@@ -203,7 +205,7 @@ export class EndRetries {
     return tries >= MOST_TRIES && failingMs >= MOST_FAILING_MS && lease.ageMs() < failingMs
   }
 
-  /** What was refused is due at once, the rest after a pause: a lagging majority must not make this a hot loop. */
+  /** Queues a batch again. One that was refused is due immediately, the rest after a pause: a lagging majority must not make this a hot loop. */
   private again(batch: Omit<Batch, 'sent' | 'dueMs'> & { sent?: Sent }, sent: Batch['sent']): void {
     const now = this.now()
     const isUnknown = sent.kind === 'unknown'
@@ -225,7 +227,7 @@ export class EndRetries {
     this.options.onRetry?.(error)
   }
 
-  /** All due batches of several, which may have innocent members, and only some of the single ones, so that these never hold up the rest. */
+  /** Takes all due batches of several ends, which may have innocent members, and only some of the single ones: these never hold up the rest. */
   private takeDue(): Batch[] {
     const now = this.now()
     const due = this.open.filter(({ dueMs }) => dueMs <= now)
@@ -235,7 +237,7 @@ export class EndRetries {
     return [...taken]
   }
 
-  /** Waits until something is due or comes in; for longer the more often the database didn't answer. */
+  /** Waits until a batch is due or comes in; longer after each time in a row that the database didn't answer. */
   private async pause(silent: number): Promise<void> {
     const { signal } = this.options
     const waitMs = Math.min(...this.open.map(({ dueMs }) => dueMs)) - this.now()
@@ -247,7 +249,7 @@ export class EndRetries {
     await Promise.race([sleep(ms, signal ? { signal } : {}), nudged])
   }
 
-  /** Nobody waits for verdicts any more, so nothing is sent, however much is due. */
+  /** True once no caller waits for verdicts any more: nothing is sent then, however much is due. */
   private get isOver(): boolean {
     return this.options.signal?.aborted ?? false
   }

@@ -24,27 +24,30 @@ export interface EndGroup {
   readonly token: string
   readonly end: EndKind
   readonly members: readonly StepEnd[]
-  /** What `lockedBy` becomes if the lease goes on (`again`, checkpoint). */
+  /** The next `lockedBy` if the lease goes on (`again`, checkpoint). */
   readonly nextToken: string | null
-  /** Something is left for them (next.ts), which goes with this write. */
+  /** The documents have a queued insert (next.ts), which this write applies. */
   readonly isMarked?: true | undefined
 }
 
-/** The same ends of documents for which something is left: none keeps its lease. */
+/** The same ends of documents with a queued insert: none keeps its lease. */
 export function marked(group: EndGroup): EndGroup {
   const { end } = group
   if (!needsNothingNext(end)) return group
   return { ...group, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, nextToken: null, isMarked: true }
 }
 
-/** What a group's update requires of its documents: the lease, and that nothing is left for them that it doesn't take along. */
+/** The conditions of a group's update on its documents: the lease, and no queued insert that the update doesn't apply. */
 export const endFilter = (terms: Terms, { token, end, isMarked }: EndGroup): Filter<Document> => ({
   ...terms.protocol.heldBy(token),
   ...leaseUnmoved(terms),
   ...(!isMarked && needsNothingNext(end) && nothingNext(terms)),
 })
 
-/** A checkpoint keeps its document, and putting aside must take no more of it than it has: what is left for them stays. */
+/**
+ * True if the end needs documents without a queued insert. A checkpoint keeps its document, and a quarantine must take no more of
+ * it than it has: queued inserts stay.
+ */
 const needsNothingNext = ({ kind }: EndKind): boolean => kind !== 'checkpoint' && kind !== 'putAside'
 
 /** The fields that an end writes, besides the owner's. */
@@ -80,7 +83,7 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
 }
 
 /**
- * The owner's fields, where all members set the same few: each field is looked up by itself, which is cheaper (31 us of the
+ * The owner's fields, where all members set the same few: each field is looked up separately, which is cheaper (31 us of the
  * server's CPU a document instead of 35 to 40) up to about two.
  */
 function fieldsSetByAll({ members }: EndGroup): readonly string[] | undefined {
@@ -205,15 +208,15 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
 
 const oneMoreAttempt = (terms: Terms): Document => ({ $add: [countAt(inProgress(terms, 'attempts')), 1] })
 
-/** The next step under the same lease leaves `lockedAt` and `updatedAt`, the indexed fields, alone (13 % faster). */
+/** Begins the next step under the same lease. It leaves `lockedAt` and `updatedAt`, the indexed fields, alone (13 % faster). */
 const passOn = (terms: Terms, group: EndGroup): Document => ({
   lockedBy: literal(group.nextToken),
   fence: stepFence(terms),
 })
 
 /**
- * `lockedAt` of a document that sleeps until `wake`: it is due just after. If others may have given up this lockTimeout by the
- * time the command is executed, the document is due at once instead, and its next end puts it to sleep.
+ * The `lockedAt` of a document that sleeps until `wake`: it is due just after. If others may have given up this lockTimeout by the
+ * time the command is executed, the document is due immediately instead, and its next end puts it to sleep.
  */
 export function asleepUntil(terms: Terms, wake: Document): Document {
   const asleep = { $subtract: [wake, terms.lockTimeoutMs] }
@@ -221,11 +224,11 @@ export function asleepUntil(terms: Terms, wake: Document): Document {
   return valid ? { $cond: [valid, asleep, TASK_LOCK_INIT_TIME] } : asleep
 }
 
-/** Whether what this end writes depends on the lockTimeout. */
+/** True if the fields that this end writes depend on the lockTimeout. */
 export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
   SLEEPS.has(end.kind) || ((end.kind === 'moveTo' || end.kind === 'again') && end.forMs !== undefined)
 
-/** Why a document sleeps between two steps. */
+/** The reason that a document sleeps between two steps. */
 export const MANY_STEPS = 'many steps in a row without a new phase'
 
 const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'ask', 'unavailable', 'error', 'sleepUntilDeadline'])
@@ -235,7 +238,7 @@ const wakeAt = (terms: Terms, pause: Document | number, each: Each): Document =>
   $min: [{ $add: [terms.protocol.now(), pause] }, each((member) => member.wakeBy)],
 })
 
-/** A state that the owner never set counts as null: in an expression a missing field equals nothing. */
+/** The state after a compensation. One that the owner never set counts as null: in an expression a missing field equals nothing. */
 const compensated = (change: { ifState: unknown; state: string }): Document => ({
   $cond: [{ $eq: [{ $ifNull: ['$state', null] }, literal(change.ifState)] }, literal(change.state), '$state'],
 })

@@ -16,9 +16,9 @@ export interface EndProgress {
 /**
  * Records how steps ended, like ends together.
  *
- * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error
- * whose outcome is unknown the documents are read back before anything is sent again; a verdict is never guessed. The caller
- * ensures that a document has one write at a time.
+ * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error whose
+ * outcome is unknown the documents are read back before anything is sent again; a verdict is never guessed. The caller ensures that
+ * a document has one write at a time.
  */
 export class EndWriter {
   private readonly retries: EndRetries
@@ -27,7 +27,7 @@ export class EndWriter {
     this.retries = new EndRetries(options, (groups) => this.send(groups))
   }
 
-  /** A verdict for each end; ends' leases are passed to their next step, or ended, accordingly. */
+  /** Records ends and returns a verdict for each; their leases are passed to their next step, or ended, accordingly. */
   async write(ends: readonly StepEnd[], progress: EndProgress = {}): Promise<Map<StepEnd, Verdict>> {
     if (ends.length === 0) return new Map()
     const groups = groupEnds(ends, mostPerUpdate(this.options.collection))

@@ -6,18 +6,22 @@ import { isLeaseUnmoved } from '../lease/legacy-writers.js'
 import { ID_INDEX } from '../terms/constants.js'
 import { inProgress, type Terms } from '../terms/terms.js'
 
-/** What a document says about a write under `token` that may or may not have arrived. */
+/** The evidence in a document about a write under `token` that may or may not have arrived. */
 export type Trace =
   /** The token is still there: the write has not been executed, so send it. */
   | 'notWritten'
   /** It was recorded: the next token is there, or, for a write that lets go, `endedBy` names its token. */
   | 'written'
-  /** Deleted, or others (maybe a legacy writer, which leaves the token) went on with it: it can't be told if it was recorded. Nothing to do. */
+  /**
+   * Deleted, or others (maybe a legacy writer, which leaves the token) went on with it: the write may or may not have been
+   * recorded. Nothing to do.
+   */
   | 'movedOn'
 
 /**
- * `endedBy` says that *a* write under its token has let go. That proves only writes that let go themselves: once a write that sets a
- * next token (a checkpoint, `again`) is recorded, its own token can't end anything in that document any more.
+ * Reads the evidence. `endedBy` says that *a* write under its token has let go. That proves only writes that let go themselves:
+ * once a write that sets a next token (a checkpoint, `again`) is recorded, its own token can't end anything in that document any
+ * more.
  */
 export function traceOf(
   document: Document | undefined,
@@ -30,12 +34,12 @@ export function traceOf(
   return lockedBy === token && isLeaseUnmoved(terms, document) ? 'notWritten' : 'movedOn'
 }
 
-/** Whether something is left for a document that was read back. */
+/** True if a document that was read back has a queued insert. */
 export const isMarked = (document: Document | undefined): boolean =>
   document !== undefined && document[NEXT] !== 'missing'
 const NEXT = 'typeOfNext'
 
-/** A write's documents as the majority has them, by {@link idKey}; deleted ones are absent. */
+/** Reads a write's documents as the majority has them, by {@link idKey}; deleted ones are absent. */
 export async function readBack(
   collection: Collection,
   terms: Terms,

@@ -8,8 +8,8 @@ export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const
 export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
 
 /**
- * The claim index for each value of a field. The field comes first, so that the planner never takes it for a look at a phase, which names no
- * index.
+ * The claim index for each value of a field. The field comes first, so that the planner never takes it for a look at a phase, which
+ * names no index.
  */
 export const orderIndex = (field: string) => ({ [field]: 1, phase: 1, lockedAt: 1, updatedAt: 1 }) as const
 export type OrderIndex = ReturnType<typeof orderIndex>
@@ -47,8 +47,8 @@ export async function onIndex<K extends Document, T>(
 }
 
 /**
- * Runs a query that names the claim index. If the server says that the index isn't there, or was dropped during the query, tries its
- * stand-in, and then the index itself once more, which may be back by then.
+ * Runs a query that names the claim index. If the server says that the index isn't there, or was dropped during the query, tries
+ * its stand-in, and then the index itself once more, which may be back.
  * @throws the last error: MissingIndex if neither is there
  */
 export async function onClaimIndex<T>(
@@ -66,6 +66,6 @@ export async function onClaimIndex<T>(
   return onIndex(collection, CLAIM_INDEX, use)
 }
 
-/** Whether a query was refused because the index that it names isn't there; one that is already reading the index is killed instead. */
+/** True if a query was refused because the index that it names isn't there; one that is already reading the index is killed instead. */
 const namesMissingIndex = (error: unknown): boolean =>
   isServerError(error, BAD_VALUE) && /\bhint\b/i.test(error.message)

@@ -28,7 +28,7 @@ export function stagesOf(explain: unknown): Document[] {
   return typeof node['stage'] === 'string' ? [node, ...below] : below
 }
 
-/** What an explain shows besides scans of the index with this key that are bounded in its first fields; empty: nothing else. */
+/** Lists the problems of an explain: anything but scans of the index with this key that are bounded in its first fields; empty: no problem. */
 export function boundedScanProblems(explain: Document, index: Document, boundedFields = 2): string[] {
   const stages = stagesOf(explain)
   const scans = stages.filter((stage) => SCANS.has(stage['stage']))
@@ -39,7 +39,7 @@ export function boundedScanProblems(explain: Document, index: Document, boundedF
   return problems
 }
 
-/** How many keys and documents the chosen plan read, by an explain with `executionStats`; undefined: it doesn't say. */
+/** The number of keys and documents that the chosen plan read, by an explain with `executionStats`; undefined: it doesn't say. */
 export function readByPlan(explain: unknown): number | undefined {
   if (typeof explain !== 'object' || explain === null) return undefined
   const { totalKeysExamined: keys, totalDocsExamined: documents } = explain as Document

@@ -5,18 +5,18 @@ import { inProgress, isDate, type Terms } from '../terms/terms.js'
 import { type LeaseTerms, leaseStateOf } from './lease-state.js'
 
 /*
- * Since when a due document has been due. One that slept or was held: since that ended. One that is free: since its last write, as the first of the
- * fields below says that holds a date which isn't in the future. A writer in any language may leave all of them out: such a document is *undated* until
- * a replica leaves it due and writes its `createdAt`, or claims it.
+ * The time at which a due document came due. For one that slept or was held: the end of that. For one that is free: its last write, by the first
+ * of the fields below with a date that isn't in the future. A writer in any language may leave all of them out: such a document is *undated*
+ * until a replica leaves it due and writes its `createdAt`, or claims it.
  */
 
-/** What is read to judge it, besides `_id`. */
+/** The fields that are read to judge it, besides `_id`. */
 export const dueSinceFields = ({ progress }: Pick<Terms, 'progress'>): Document => ({
   ...{ lockedAt: 1, lockedBy: 1, updatedAt: 1, createdAt: 1 },
   ...{ [`${progress}.at`]: 1, [`${progress}.since`]: 1, [`${progress}.resumeAt`]: 1 },
 })
 
-/** Undefined: it is undated, or it isn't due. `now`: the server's time. */
+/** The time at which a document came due. Undefined: it is undated, or it isn't due. `now`: the server's time. */
 export function dueSince(document: Document, terms: LeaseTerms, now: Date): Date | undefined {
   const state = leaseStateOf(document, terms, now)
   if (state.kind !== 'due') return undefined
@@ -28,7 +28,7 @@ export function dueSince(document: Document, terms: LeaseTerms, now: Date): Date
   )
 }
 
-/** The same as an expression, of a document that is due; null: it is undated. */
+/** The same as an expression, for a document that is due; null: it is undated. */
 export function dueSinceExpression(terms: Terms, now: Date): Document {
   const isSleep = { $and: [isDate('$lockedAt'), { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }] }
   const isPast = (date: unknown) => ({ $and: [isDate(date as string), { $lte: [date, now] }] })

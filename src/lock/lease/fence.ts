@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import type { Terms } from '../terms/terms.js'
 
-/** Of no other one is `$toLong` taken, which fails for NaN and what is out of range, and with it the whole command. */
+/** A fence that `$toLong` accepts: it fails for NaN and values out of range, and with it the whole command. */
 const isSane = {
   $and: [{ $isNumber: '$fence' }, { $gte: ['$fence', 0] }, { $lt: ['$fence', Number.MAX_SAFE_INTEGER] }],
 }
@@ -9,20 +9,19 @@ const isSane = {
 const higher = { $add: [{ $toLong: '$fence' }, 1] }
 
 /**
- * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1, so that it also grows when
- * the document was replaced, or deleted and recreated (but not within the same millisecond, nor when the server's clock
- * steps back after a replacement: docs/caveats.md). A fence of another type or out of range is restarted from the clock.
- * Always stored as a long that is a safe integer in JavaScript.
+ * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1. So it also grows when the document was replaced, or
+ * deleted and recreated (but not within the same millisecond, nor when the server's clock steps back after a replacement: docs/caveats.md). A
+ * fence of another type or out of range is restarted from the clock. Always stored as a long that is a safe integer in JavaScript.
  *
- * The factor leaves room for 1,000 steps in a millisecond: without it, two steps in one millisecond and a replacement in
- * the next would make the fence go backwards.
+ * The factor leaves room for 1,000 steps in a millisecond: without it, two steps in one millisecond and a replacement in the next would make the
+ * fence go backwards.
  */
 export function claimFence(terms: Terms): Document {
   const now = firstFence(terms)
   return { $cond: [isSane, { $max: [now, higher] }, now] }
 }
 
-/** The same for a document that has no fence yet. */
+/** The fence of a document that has none yet, from the same clock. */
 export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: terms.protocol.now() }, 1000] })
 
 /**

@@ -9,11 +9,11 @@ import { leaseUnmoved } from './legacy-writers.js'
 
 const BATCH = 1_000
 
-/** Whether a lease is further ahead of the server's clock than members of a replica set may differ. */
+/** True if a lease is further ahead of the server's clock than members of a replica set may differ. */
 export const isFromTheFuture: Document = { $gt: ['$lockedAt', { $add: ['$$NOW', STEP_SLACK_MS] }] }
 
 /**
- * Leases from before the server's clock stepped back. By that clock they last longer by the whole step, even those of
+ * Matches leases from before the server's clock stepped back. By that clock they last longer by the whole step, even those of
  * replicas that are gone.
  * @param until no such lease is later, so that documents in a long sleep needn't be read
  */
@@ -25,10 +25,10 @@ export const futureLeases = (terms: Terms, phases: readonly string[], until: Dat
 })
 
 /**
- * Restarts such leases now. That is what a renewal writes, so a live holder loses nothing: the lease it believes in ends no
- * later, and its next renewal comes before that. A holder that is gone sends no renewal, and its documents are due after
- * lockTimeout, as after any crash. The caller needn't know which holders are gone.
- * @returns how many leases were restarted
+ * Restarts such leases now. That is what a renewal writes, so a live holder loses nothing: the lease it believes in ends no later,
+ * and its next renewal comes before that. A holder that is gone sends no renewal, and its documents are due after lockTimeout, as
+ * after any crash. The caller needn't know which holders are gone.
+ * @returns the number of leases that were restarted
  */
 export async function redateLeases(
   collection: Collection,
@@ -44,7 +44,7 @@ export async function redateLeases(
   return redated(collection, filter, stillSo, begunAnew)
 }
 
-/** Finds them by the claim index, and writes what is still so. @returns how many were written */
+/** Finds them by the claim index, and writes those that still match. @returns the number of documents written */
 async function redated(
   collection: Collection,
   filter: Filter<Document>,
@@ -65,9 +65,10 @@ async function redated(
 }
 
 /**
- * Has pauses begin anew that began in the future, before the server's clock stepped back: waits, pauses after errors, and whatever else a step has put to
- * sleep. By that clock they last longer by the whole step. None gets longer, so it may be repeated, by any number of replicas. A question keeps its time.
- * @returns how many pauses were shortened
+ * Restarts pauses that began in the future, before the server's clock stepped back: waits, pauses after errors, and any other sleep
+ * that a step has begun. By that clock they last longer by the whole step. None gets longer, so it may be repeated, by any number
+ * of replicas. A question keeps its time.
+ * @returns the number of pauses that were shortened
  */
 export async function redatePauses(collection: Collection, terms: Terms, phases: readonly string[]): Promise<number> {
   const { progress, lockTimeoutMs } = terms

@@ -4,25 +4,26 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { inProgress, isDate, isValidYet, literal, type Terms, type TermsHold } from '../terms/terms.js'
 
 /*
- * What `lockedAt` and `lockedBy` say about a document (the table in docs/lock-protocol.md): due, held, asleep, parked, or never due. The
- * two are judged only here, once for the server (filters and expressions) and once for this process (a document that was read).
+ * The meaning of `lockedAt` and `lockedBy` in a document (the table in docs/lock-protocol.md): due, held, asleep, parked, or never
+ * due. The two are judged only here, once for the server (filters and expressions) and once for this process (a document that was
+ * read).
  */
 
 /** A document's lease fields, judged at a moment of the server's clock. */
 export type LeaseState =
   /** `expired`: the token of a lease that has run out. `since`: undefined if the document doesn't say. */
   | { readonly kind: 'due'; readonly expired: string | undefined; readonly since: Date | undefined }
-  /** `by`: undefined for a legacy writer. `renewedAt`: when the lease was taken or last renewed. */
+  /** `by`: undefined for a legacy writer. `renewedAt`: the time when the lease was taken or last renewed. */
   | { readonly kind: 'held'; readonly by: string | undefined; readonly renewedAt: Date; readonly until: Date }
   | { readonly kind: 'asleep'; readonly until: Date }
   | { readonly kind: 'parked' }
-  /** No claim would ever find it. `found`: what is in `lockedAt`. */
+  /** No claim would ever find it. `found`: the type in `lockedAt`. */
   | { readonly kind: 'neverDue'; readonly found: string }
 
 /** The part of the terms in force that the judgement needs. */
 export type LeaseTerms = Pick<Terms, 'lockTimeoutMs' | 'legacyWriters' | 'progress'>
 
-/** The fields that are read to judge a document; with `legacyWriters`, {@link leaseStateOf} needs `progress.resumeAt` too. */
+/** The fields that are read to judge a document; with `legacyWriters`, {@link leaseStateOf} also needs `progress.resumeAt`. */
 export const LEASE_FIELDS = { lockedAt: 1, lockedBy: 1, updatedAt: 1 } as const
 
 /** The lease state of a document that was read; `now`: the server's time. */
@@ -43,19 +44,19 @@ export function leaseStateOf(document: Document, terms: LeaseTerms, now: Date): 
   return isHeld ? { kind: 'held', by: token, renewedAt: lockedAt, until } : { kind: 'asleep', until }
 }
 
-/** For people: a value that no claim has written is shown by its type. */
+/** A token for people: a value that no claim has written is shown by its type. */
 const tokenText = (token: unknown): string => (typeof token === 'string' ? token : typeName(token))
 
-/** The token that it carries, whether or not that lease is still in force; null: none, or nothing that a claim has written. */
+/** The token that it carries, even if that lease is no longer in force; null: no token, or nothing that a claim has written. */
 export const tokenOf = ({ lockedBy }: Document): string | null => (typeof lockedBy === 'string' ? lockedBy : null)
 
-/** Whether it carries a token, whether or not that lease is still in force. */
+/** True if it carries a token, even if that lease is no longer in force. */
 export const hasToken = (document: Document): boolean => document['lockedBy'] != null
 
-/** Whether it waits for a person, or for a state from its owner. */
+/** True if it waits for a person, or for a state from its owner. */
 export const isParked = ({ lockedAt }: Document): boolean => lockedAt instanceof Date && lockedAt >= PARKED_AT
 
-/** Whether it was put to sleep, and nobody has woken it; it may have come due meanwhile. */
+/** True if it was put to sleep, and no writer has woken it; it may have come due since. */
 export const wasPutToSleep = ({ lockedAt, lockedBy }: Document): boolean =>
   lockedBy == null && lockedAt instanceof Date && lockedAt > TASK_LOCK_INIT_TIME && lockedAt < PARKED_AT
 
@@ -64,14 +65,14 @@ const saysThatItSleeps = (document: Document, { progress }: LeaseTerms, until: D
   return resumeAt instanceof Date && resumeAt.getTime() === until.getTime()
 }
 
-/** What {@link isDue}, {@link hasToken} and the like say, as one expression: 'due', 'held', 'asleep' or 'parked'. */
+/** The lease state as one expression, with the results of {@link isDue}, {@link hasToken} and the like: 'due', 'held', 'asleep' or 'parked'. */
 export function leaseStateExpression(terms: Terms): Document {
   const isAsleep = terms.legacyWriters ? { $and: [isNobodys, sleepsFor(terms, terms.lockTimeoutMs)] } : isNobodys
   const heldOrAsleep = { $cond: [isAsleep, 'asleep', 'held'] }
   return { $cond: [{ $eq: ['$lockedAt', PARKED_AT] }, 'parked', { $cond: [isDue(terms), 'due', heldOrAsleep] }] }
 }
 
-/** It carries no token. With legacy writers that isn't enough: {@link isNotHeld}. */
+/** Matches documents that carry no token. With legacy writers that isn't enough: {@link isNotHeld}. */
 export const WITHOUT_TOKEN: Filter<Document> = { lockedBy: null }
 
 /** Parked, as an equality: a bounded piece of the claim index. */
@@ -95,8 +96,8 @@ export function isDue(terms: Terms): Document {
 }
 
 /**
- * Of the documents that are due by a clock that has just stepped forward: those that would be due without the step, and those that
- * have since been leased, or put to sleep by a handler's step.
+ * True for a document that may count as due after the server's clock has stepped forward: it would be due without the step, or it has since been
+ * leased, or put to sleep by a handler's step.
  */
 function restsNotOn(hold: TermsHold, { protocol, lockTimeoutMs, legacyWriters }: Terms): Document {
   const wasDue = { $lt: ['$lockedAt', { $subtract: [protocol.now(), lockTimeoutMs + hold.ms] }] }
@@ -109,7 +110,7 @@ function restsNotOn(hold: TermsHold, { protocol, lockTimeoutMs, legacyWriters }:
 /** No `lockedBy`, as an expression. */
 export const isNobodys: Document = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
 
-/** What a claim requires of a document in a phase, judged by the server when the command starts. */
+/** The conditions of a claim on a document in a phase, judged by the server when the command starts. */
 export const dueIn = (terms: Terms, phase: string): Document => ({
   phase,
   $expr: isDue(terms),
@@ -130,8 +131,8 @@ export const notAfter = (bound: Date | undefined): Filter<Document> =>
   bound ? { lockedAt: { $not: { $gte: bound } } } : {}
 
 /**
- * Nobody has a lease on it: free, expired, asleep or parked. At the very moment at which it comes due it is still held. With
- * `legacyWriters` a document sleeps only if it says so (legacy-writers.ts).
+ * Matches documents that no replica has a lease on: free, expired, asleep or parked. At the very moment of coming due a document is
+ * still held. With `legacyWriters` it sleeps only if it says so (legacy-writers.ts).
  */
 export function isNotHeld(terms: Terms): Filter<Document> {
   if (!terms.legacyWriters) return { $or: [WITHOUT_TOKEN, { $expr: isDue(terms) }] }
@@ -139,7 +140,7 @@ export function isNotHeld(terms: Terms): Filter<Document> {
   return { $expr: { $or: [isDue(terms), { $and: [isNobodys, sleeps] }] } }
 }
 
-/** Whether `lockedAt` is the encoding of a sleep until `progress.resumeAt`. */
+/** True if `lockedAt` is the encoding of a sleep until `progress.resumeAt`. */
 export function sleepsFor(terms: Terms, lockTimeoutMs: number): Document {
   const resumeAt = inProgress(terms, 'resumeAt')
   const areDates = { $and: [isDate('$lockedAt'), isDate(resumeAt)] }

@@ -5,12 +5,12 @@ import type { ClaimTokens } from './token.js'
 /**
  * A replica's lease on one document: the time-limited right to work on it.
  *
- * Invariant: while `leftMs() > 0`, nobody else holds the document by the server's clock (unless its owner replaced it).
- * To ensure that, the local age counts from before the claim or the last successful renewal was *sent*; `again` and
- * checkpoints leave `lockedAt` alone and so don't restart it.
+ * Invariant: while `leftMs() > 0`, no other replica holds the document by the server's clock (unless its owner replaced it). To
+ * ensure that, the local age counts from before the claim or the last successful renewal was *sent*; `again` and checkpoints leave
+ * `lockedAt` alone and so don't restart it.
  */
 export class Lease {
-  /** Of its document, as the key of a Map: made once, as a document is looked up several times in each step. */
+  /** The key of its document in a Map: made once, because a document is looked up several times in each step. */
   readonly key: string
   private sentAtMs: number
   private ended = false
@@ -21,7 +21,7 @@ export class Lease {
     public token: string,
     public fence: number,
     claimSentAtMs: number,
-    /** How long it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
+    /** The time that it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
     public lastsMs: number,
     private readonly clock: Clock,
   ) {
@@ -46,13 +46,13 @@ export class Lease {
     this.lastsMs = lastsMs
   }
 
-  /** The next step under the same lease: a new token, and the fence that the write has set. */
+  /** Passes the lease to its next step: a new token, and the fence that the write has set. */
   passTo(token: string, fence: number): void {
     this.token = token
     this.fence = fence
   }
 
-  /** Recorded, lost or given up: this replica has no right to the document any more. */
+  /** Ends the lease, once recorded, lost or given up: this replica has no right to the document any more. */
   end(): void {
     this.ended = true
   }

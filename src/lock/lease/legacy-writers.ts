@@ -13,17 +13,17 @@ import { inProgress, type Terms } from '../terms/terms.js'
  * 3. So a token that is still there doesn't prove that its lease is.
  */
 
-/** The part of a lifecycle's terms that says how its leases are marked. */
+/** The terms of a lifecycle that say how its leases are marked. */
 export type LeaseMarking = Pick<Terms, 'legacyWriters' | 'progress'>
 
-/** What our leases add to `progress`, so that later writes can tell that nobody has moved `lockedAt`. */
+/** The fields that our leases add to `progress`, so that later writes can see that no writer has moved `lockedAt`. */
 export const leaseMark = (terms: LeaseMarking, lockedAt: unknown): Document => (terms.legacyWriters ? { lockedAt } : {})
 
-/** What a write or a read under a token requires besides the token. */
+/** The condition of a write or a read under a token, besides the token. */
 export const leaseUnmoved = (terms: LeaseMarking): Document =>
   terms.legacyWriters ? { $expr: { $eq: ['$lockedAt', inProgress(terms, 'lockedAt')] } } : {}
 
-/** The same, for a document that was read. */
+/** The same for a document that was read. */
 export function isLeaseUnmoved(terms: LeaseMarking, document: Document): boolean {
   if (!terms.legacyWriters) return true
   const [lockedAt, mark] = [document['lockedAt'], document[terms.progress]?.lockedAt]

@@ -8,13 +8,11 @@ import { isValidYet, type Terms, withoutClaim } from '../terms/terms.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
-/*
- * The two writes under a lease that leave its token alone, as they end no step: they may come at any time.
- */
+/* The two writes under a lease that leave its token alone, because they end no step: they may come at any time. */
 
 /**
- * `lockedAt` = the later of its stored value and now: a renewal that waited in the server (its `$$NOW` is fixed at its
- * start) never overwrites a newer time with an older one.
+ * The update of a renewal. `lockedAt` = the later of its stored value and now: a renewal that waited in the server (its `$$NOW` is
+ * fixed at its start) never overwrites a newer time with an older one.
  */
 export function renewUpdate(terms: Terms): Document[] {
   const lockedAt = { $max: ['$lockedAt', terms.protocol.now()] }
@@ -78,7 +76,7 @@ export class Renewals {
   }
 }
 
-/** What holds for the documents of each claim. */
+/** The condition on the documents of each claim. */
 const claimsOf = (terms: Terms, leases: readonly Lease[]): Document[] =>
   [...Map.groupBy(leases, ({ claim }) => claim.number)].map(([claim, members]) => ({
     _id: { $in: members.map((lease) => lease.id) },
@@ -86,8 +84,8 @@ const claimsOf = (terms: Terms, leases: readonly Lease[]): Document[] =>
   }))
 
 /**
- * Uncounts the claims whose steps were still running when their replica was shut down cleanly: that is no sign of poison.
- * Their leases stay and run out by themselves. Each write requires the lease's token.
+ * Uncounts the claims whose steps were still running when their replica was shut down cleanly: that is no sign of poison. Their
+ * leases stay and run out. Each write requires the lease's token.
  */
 export async function uncountClaims(collection: Collection, terms: Terms, leases: readonly Lease[]): Promise<void> {
   if (leases.length === 0) return

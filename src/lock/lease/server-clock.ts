@@ -4,20 +4,20 @@ import { dueBoundAt } from './lease-state.js'
 
 const FRESH_FOR_MS = 60_000
 
-/** A deadline passes when it would have without the step, or when the step is confirmed (server time), whichever comes first. */
+/** A hold on deadlines: one passes when it would have without the step, or when the step is confirmed (server time), whichever comes first. */
 export interface DeadlineHold {
   readonly ms: number
   readonly until: Date
 }
 
 /**
- * What a replica knows about the server's clock: the time that its last look brought, and its own monotonic time since. Used
- * only as a bound that saves reading keys, never to decide who holds what.
+ * A replica's knowledge of the server's clock: the time that its last look brought, and its own monotonic time since. Used only as
+ * a bound that saves reading keys, never to decide who holds a document.
  */
 export class ServerClock {
   private seen: { server: number; sentAtMs: number } | undefined
 
-  /** @param steps is given each time that is seen */
+  /** @param steps is notified of each time that is seen */
   constructor(
     private readonly clock: Clock,
     private readonly steps?: ClockSteps,
@@ -34,7 +34,7 @@ export class ServerClock {
     return this.steps?.hold()
   }
 
-  /** The same for deadlines. */
+  /** The hold on deadlines while such a step isn't confirmed. */
   deadlineHold(): DeadlineHold | undefined {
     const hold = this.steps?.hold()
     const now = this.now()
@@ -47,8 +47,8 @@ export class ServerClock {
   }
 
   /**
-   * No document with `lockedAt` at or after this is due: now - lockTimeout + 1 s. Undefined if nothing was seen for a minute:
-   * a stale bound would hide documents that have come due.
+   * The bound of due documents: none with `lockedAt` at or after it is due: now - lockTimeout + 1 s. Undefined if nothing was seen
+   * for a minute: a stale bound would hide documents that have come due.
    */
   dueBound(lockTimeoutMs: number): Date | undefined {
     if (!this.seen || this.clock.monotonicMs() - this.seen.sentAtMs > FRESH_FOR_MS) return undefined

@@ -8,7 +8,7 @@ export function parseToken(token: string): { replica: string; name: string; clai
   return { replica: match[1]!, name: match[2]!, claim: Number(match[3]), step: Number(match[4]) }
 }
 
-/** Matches any token of the claim that a document was read under; a token in no known form matches only itself, none matches nothing. */
+/** Matches any token of the claim that a document was read under. A token in no known form matches only itself; no token matches nothing. */
 export function underClaimOf(lockedBy: string | undefined): Document {
   const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
   if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
@@ -16,8 +16,8 @@ export function underClaimOf(lockedBy: string | undefined): Document {
 }
 
 /**
- * Who claims: a replica, with the number of its claims so far. All of its lifecycles share one: they share its identity, and may share
- * a collection, so they must not give out the same token twice.
+ * A replica that claims, with the number of its claims so far. All of its lifecycles share one: they share its identity, and may
+ * share a collection, so they must not give out the same token twice.
  */
 export class Claimant {
   private claims = 0

@@ -4,42 +4,42 @@ import { ID_INDEX } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 import { declaredBy, type KeyLimit, type Limit, limitOf, limitsOf, MOST_SLOTS } from './limits.js'
 
-/** What a replica asks of a limit, all of it at once, so that what it has afterwards is known whatever became of earlier requests. */
+/** A replica's request to a limit. It states everything, so that the outcome is known whatever happened to earlier requests. */
 export interface SlotRequest {
   readonly by: string
-  /** Slots under which documents are held: these it has in any case. */
+  /** Slots in use, with documents held under them: these it has in any case. */
   readonly inUse: number
-  /** How many more it would take. */
+  /** The number of slots beyond those that it would take. */
   readonly slots: number
-  /** How many a document needs: it is granted as many as it can use. Default 1. */
+  /** The slots that a document needs: it is granted a multiple of them. Default 1. */
   readonly each?: number
-  /** How many documents it would begin; below 0: so many that it was granted weren't begun. */
+  /** The number of documents it would begin; below 0: the number of granted starts that it gives back unused. */
   readonly starts: number
   readonly leaseMs: number
   /** Greater than in its requests before: one that arrives late changes nothing. */
   readonly turn: number
   /**
-   * By the server's clock: executed later, it gets nothing more than it has in use, and ends nobody's lease. That clock may have stepped forward, so
-   * that leases of others only seem to be over. Absent: always valid.
+   * A time by the server's clock. Executed later, the request gets nothing more than it has in use, and ends no other lease. That
+   * clock may have stepped forward, so that leases of others only seem to be over. Absent: always valid.
    */
   readonly validUntil?: Date | undefined
-  /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
+  /** The limit of a key, which exists while a replica uses it: its values where no one has set it. */
   readonly key?: KeyLimit | undefined
-  /** The slots that a lifecycle declares: stored where the document states none, which is made where it is gone. Absent: none are declared. */
+  /** The slots that a lifecycle declares: stored where the document states none; a document that is gone is made again. Absent: none declared. */
   readonly declared?: number | undefined
 }
 
-/** What it has been granted. */
+/** The grant to a replica. */
 export interface SlotGrant {
   /** Slots in all, those in use included, until the lease ends. */
   readonly slots: number
   readonly starts: number
   readonly limit: Limit
-  /** Whether other replicas want some and have less than an equal share. */
+  /** True if other replicas want some and have less than an equal share. */
   readonly othersWait: boolean
-  /** Whether it waits for some, before all others that do. */
+  /** True if it waits for some, before all others that do. */
   readonly isNext: boolean
-  /** Whether it got less than it asked for, and has no more than its share: asked again, it gets more only if others give some back. */
+  /** True if it got less than it asked for, and has no more than its share: asked again, it gets more only if others give some back. */
   readonly isShort: boolean
 }
 
@@ -52,7 +52,7 @@ const countOr = (path: string, otherwise: Document | number | null): Document =>
 const isRate: Document = {
   $and: [isCount('$rate.starts'), { $isNumber: '$rate.perMs' }, { $gt: ['$rate.perMs', 0] }],
 }
-/** Whether a person has put something else there: nothing begins then, as it was meant to be slow. */
+/** True if a person has put something else there: nothing begins then, because it was meant to be slow. */
 const isOddRate: Document = { $and: [{ $ne: [{ $ifNull: ['$rate', null] }, null] }, { $not: [isRate] }] }
 const isPaused: Document = {
   $and: [
@@ -60,9 +60,9 @@ const isPaused: Document = {
     { $or: [{ $ne: [{ $type: '$paused.until' }, 'date'] }, { $gt: ['$paused.until', '$$NOW'] }] },
   ],
 }
-/** Whether a person has taken back what was set of it, and no replica has declared any: it limits nothing. */
+/** True if a person has taken back its setting, and no replica has declared any: it limits nothing. */
 const isUnlimited: Document = { $eq: [{ $type: '$declared' }, 'null'] }
-/** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
+/** The slots that a person set, else those that the replica that started last declares. Without either there are 0, but with a rate any number. */
 const SLOTS: Document = countOr(
   '$slots',
   countOr('$declared', { $cond: [{ $or: [isRate, isUnlimited] }, MOST_SLOTS, 0] }),
@@ -72,16 +72,19 @@ const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
 const isLease: Document = { $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, isCount('$$this.slots')] }
 const isLeased: Document = { $and: [isLease, { $gt: ['$$this.until', '$$NOW'] }] }
 
-/** No lease lasts for longer from now than when it was taken: after the clock was set back it would. */
+/** The end of a lease: never further from now than when it was taken. After the clock was set back it otherwise would be. */
 const UNTIL: Document = {
   $cond: [{ $isNumber: '$$this.ms' }, { $min: ['$$this.until', { $add: ['$$NOW', '$$this.ms'] }] }, '$$this.until'],
 }
 
-/** For so long who has some goes on with them; after that they are kept for who waits, longest first, and comes within `ASKS_WITHIN_MS`. */
+/** The time that a holder goes on with its slots; then they are kept for waiting replicas, longest first, that ask within `ASKS_WITHIN_MS`. */
 const TURN_MS = 1_000
 const ASKS_WITHIN_MS = 3_000
 
-/** Several slots lie idle until there are enough of them, so by turns: from 1 to 2 s of waiting, 4 to 8, 32 to 64, 256 to 512… */
+/**
+ * True if it is a waiter's turn. Several slots lie idle until there are enough, so by turns: from 1 to 2 s of waiting, 4 to 8, 32
+ * to 64, 256 to 512…
+ */
 const isItsTurn = (waitedMs: Document): Document => {
   const doublings = { $floor: { $log: [{ $max: [1, { $divide: [waitedMs, TURN_MS] }] }, 2] } }
   const isOneOf = (every: number, which: number): Document => ({ $eq: [{ $mod: [doublings, every] }, which] })
@@ -89,11 +92,11 @@ const isItsTurn = (waitedMs: Document): Document => {
 }
 
 const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
-/** Since when it has waited; not later than now, should the clock have been set back. */
+/** The start of its wait; not later than now, should the clock have been set back. */
 const since = (entry: string): Document => ({
   $min: ['$$NOW', { $cond: [{ $eq: [{ $type: `${entry}.since` }, 'date'] }, `${entry}.since`, '$$NOW'] }],
 })
-/** Who got less than an equal share asks again within a second. */
+/** True if it has asked lately: a replica that got less than an equal share asks again within a second. */
 const hasAskedOfLate: Document = {
   $and: [
     { $eq: [{ $type: '$$this.at' }, 'date'] },
@@ -104,12 +107,13 @@ const hasAskedOfLate: Document = {
 }
 
 /**
- * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit, and none is
- * declared.
+ * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit,
+ * and none is declared.
  *
- * Invariant: with what it grants no more slots are leased than the limit has at that moment. A holder keeps what it has in use, so after the
- * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share; and who
- * has waited for a second gets the next that become free, so that nobody waits for longer than others have a turn each.
+ * Invariant: its grants never lease more slots than the limit has at that moment. A holder keeps what it has in use, so after the
+ * limit was lowered nothing is granted until enough has been given back. While several replicas want more than there is, each gets
+ * an equal share. One that has waited for a second gets the next free slots, so that no replica waits for longer than the others
+ * have a turn each.
  */
 export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
   const upsert = request.declared !== undefined
@@ -119,21 +123,21 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
 }
 
 /**
- * The same for the limits of keys, which are made where they aren't there. Requests for the same are one update of many documents: a thousand of
- * these updates by themselves take this process a second and a half to write down.
+ * The same for the limits of keys, which are made where they aren't there. Requests for the same are one update of many documents:
+ * a thousand separate updates take this process a second and a half to write down.
  */
 export async function askForKeys(
   db: Db,
   requests: ReadonlyMap<string, SlotRequest>,
 ): Promise<ReadonlyMap<string, SlotGrant>> {
-  // What only gives back makes none: with others, of which some are still needed, they may be gone already.
+  // A request that only gives back makes none: it may name keys that are gone already, together with others that are still needed.
   const isNew = ([, { inUse, slots, starts }]: [string, SlotRequest]) => inUse === 0 && (slots > 0 || starts > 0)
   await makeKeys(
     db,
     [...requests].filter(isNew).map(([name]) => name),
   )
   const grants = await askedForKeys(db, requests)
-  // In use, and not there: somebody has removed them, or what this replica had was taken for over.
+  // In use, and not there: a user has removed them, or this replica's leases were taken for over.
   const gone = [...requests].filter(([name, { inUse }]) => inUse > 0 && !grants.has(name))
   if (gone.length === 0) return grants
   await makeKeys(
@@ -143,7 +147,7 @@ export async function askForKeys(
   return new Map([...grants, ...(await askedForKeys(db, new Map(gone)))])
 }
 
-/** Nothing rests on it: the update that follows is what counts. */
+/** Makes the documents of keys. Nothing rests on it: the update that follows is what counts. */
 async function makeKeys(db: Db, names: readonly string[]): Promise<void> {
   if (names.length === 0) return
   const made = names.map((_id) => ({ _id, key: true }))
@@ -206,7 +210,7 @@ function slotUpdate(request: SlotRequest): Document[] {
   const goesBefore = {
     $and: [
       { $gt: [waitedMs, TURN_MS] },
-      // It has asked again: who asks more rarely than others forget it would never come for what is kept.
+      // It has asked again: a replica that asks less often than others forget it would never come for the slots kept for it.
       { $lt: [since('$$this'), '$$this.at'] },
       { $lt: [since('$$this'), since('$$waited')] },
       { $lte: [need, TOTAL] },
@@ -222,7 +226,7 @@ function slotUpdate(request: SlotRequest): Document[] {
   // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
   const share = { $max: [each, { $ceil: { $divide: [TOTAL, waiters] } }] }
   const most = { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }
-  // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
+  // A multiple of `each`: single ones would be of use to no replica where a document needs two.
   const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
   const startable = { $min: [starts, BURST, { $floor: '$$left' }] }
   const started = { $cond: [{ $and: [isRate, isValid] }, { $max: [0, startable] }, 0] }
@@ -271,8 +275,8 @@ function slotUpdate(request: SlotRequest): Document[] {
 export const HOLDERS_BEFORE = 'holders from before its document was deleted'
 
 /**
- * States what lifecycles declare where the document doesn't. A deleted document took its holders along: all slots count as taken for half a lease,
- * because each live holder asks again within a third of its own.
+ * States the slots that lifecycles declare where the document doesn't. A deleted document took its holders along: all slots count
+ * as taken for half a lease, because each live holder asks again within a third of its own.
  */
 function declaredAgain(slots: number, leaseMs: number): Document {
   const isNew = { $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }
@@ -289,13 +293,13 @@ function declaredAgain(slots: number, leaseMs: number): Document {
 
 const DUPLICATE_KEY = 11000
 
-/** Nobody has set anything of it. */
+/** Matches limits of keys without any setting by a person. */
 const isAsDeclared: Document = { key: true, slots: { $exists: false }, $expr: { $not: [isPaused] } }
 const notOf = (by: string): Document => ({ $not: { $elemMatch: { by: { $ne: by } } } })
 
 /**
- * Removes limits of keys of which this replica alone has had something, and nobody waits for. Whether that were all of them.
- * @param turn as that of a request: what a later one has got stays, should this arrive late
+ * Removes limits of keys that this replica alone has used, and no replica waits for. True if those were all of them.
+ * @param turn as that of a request: the grants of a later one stay, should this arrive late
  */
 export async function forgetKeys(db: Db, names: readonly string[], by: string, turn: number): Promise<boolean> {
   const isUnrated = { rate: { $exists: false } }
@@ -308,14 +312,15 @@ export async function forgetKeys(db: Db, names: readonly string[], by: string, t
 const isHeld: Document = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
 
 /**
- * Removes a limit: documents that need it wait from then on; where their lifecycle declares what it has, they have that. While slots are in use its
- * document stays, without any to be had, so that no one gets them twice should the limit be made again; `forgetOldKeys` removes it.
- * @returns whether there was one
+ * Removes a limit: documents that need it wait from then on; where their lifecycle declares it, the declared values apply. While
+ * slots are in use its document stays, with no slots to be had, so that no slot is granted twice should the limit be made again;
+ * `forgetOldKeys` removes it.
+ * @returns true if there was one
  */
 export async function removeLimit(db: Db, name: string): Promise<boolean> {
   const limits = limitsOf(db)
   const isThere = { _id: name, removed: { $ne: true } }
-  // One that lifecycles declare is there again with their next request: without its document nobody would know who has slots.
+  // One that lifecycles declare is there again with their next request: without its document no one would know the slots in use.
   const isUndeclared = { $or: [{ key: true }, { declared: { $not: { $type: 'number' } } }] }
   const unused = await limits.deleteOne({ ...isThere, ...isUndeclared, $expr: { $not: [isHeld] } })
   if (unused.deletedCount > 0) return true
@@ -330,21 +335,21 @@ export async function removeLimit(db: Db, name: string): Promise<boolean> {
   return (await limits.updateOne(isThere, [{ $set: left }])).matchedCount > 0
 }
 
-/** What `removeLimit` has left, unless somebody has set it since by hand, or a replica of an older version has declared it. */
+/** Matches what `removeLimit` has left, unless it has been set since by hand, or declared by a replica of an older version. */
 const isLeftOver: Document = {
   removed: true,
   ...{ slots: { $exists: false }, declared: { $exists: false }, rate: { $exists: false }, paused: { $exists: false } },
 }
 
 const KEPT_MS = 3_600_000
-/** Of whatever a person has put there. */
+/** The limit for values that a person has put there. */
 const LONGEST_KEPT_MS = 36_500 * 24 * KEPT_MS
 
 /**
- * Removes limits of keys that nobody has asked for in an hour, nor in the span of their rate: before that is over not all of it may be there again.
+ * Removes limits of keys without a request in an hour, nor in the span of their rate: before that not all of it may be there again.
  * Their replicas were killed, or they have a rate. And limits that were removed while they were in use.
  * @param validUntil later nothing is removed: the server's clock may have stepped forward. Default: always
- * @returns how many
+ * @returns the number removed
  */
 export async function forgetOldKeys(db: Db, validUntil?: Date): Promise<number> {
   const spanMs = { $cond: [isRate, { $min: ['$rate.perMs', LONGEST_KEPT_MS] }, 0] }
@@ -361,18 +366,18 @@ export async function forgetOldKeys(db: Db, validUntil?: Date): Promise<number> 
   return old.deletedCount
 }
 
-/** 0 where a person has put anything else in the rate's place, and of a rate of none. */
+/** The most that may begin together. 0 where a person has put anything else in the rate's place, and of a rate of none. */
 const BURST: Document = {
   $cond: [isRate, { $min: ['$rate.starts', { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }] }, 0],
 }
-/** Part of one more is kept, as much as is added in so long: nothing of a rate is lost with who asks that much late. */
+/** Part of one more is kept, the amount added in this time: a requester that is late by it loses nothing of its rate. */
 const LATE_MS = 1_500
 const LATE: Document = { $divide: [{ $multiply: ['$rate.starts', LATE_MS] }, '$rate.perMs'] }
 const FULL: Document = { $cond: [{ $gt: [BURST, 0] }, { $add: [BURST, { $min: [0.999, LATE] }] }, 0] }
 const isBucket: Document = {
   $and: [isRate, isCount('$bucket.left'), { $eq: [{ $type: '$bucket.at' }, 'date'] }],
 }
-/** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
+/** The number that may begin now: what was left, and what has been added since, evenly; full if there was no request before. */
 function leftIn(isValid: Document | boolean): Document {
   const sinceMs = { $cond: [isValid, { $max: [0, { $subtract: ['$$NOW', '$bucket.at'] }] }, 0] }
   const added = { $multiply: [{ $divide: ['$rate.starts', '$rate.perMs'] }, sinceMs] }
@@ -382,8 +387,8 @@ function leftIn(isValid: Document | boolean): Document {
 /** A request is valid for this long, so a step of the server's clock up to it may go unseen. */
 const UNSEEN_STEP_MS = 5_000
 /**
- * Up to when the bucket has been refilled. An unconfirmed forward step adds nothing, and a small one that was undone adds nothing twice; after a larger
- * step back it is refilled from now on.
+ * The time up to which the bucket has been refilled. An unconfirmed forward step adds nothing, and a small one that was undone adds
+ * nothing twice; after a larger step back it is refilled from now on.
  */
 function refilledAt(isValid: Document | boolean): Document {
   const isAhead = {

@@ -14,11 +14,11 @@ import {
 import { LIMITS_COLLECTION } from '../terms/constants.js'
 import { isDate, literal } from '../terms/terms.js'
 
-/** So many documents may begin in a span of time. */
+/** The rate of a limit: the documents that may begin in a span of time. */
 export interface Rate {
-  /** How many. */
+  /** The number of documents. */
   readonly starts: number
-  /** In so many milliseconds. */
+  /** The span in milliseconds. */
   readonly perMs: number
 }
 
@@ -26,52 +26,52 @@ export interface Rate {
 export interface SlotHolder {
   /** Its identity. */
   readonly by: string
-  /** How many it has, used or not. */
+  /** The number of slots it has, used or not. */
   readonly slots: number
-  /** When its lease ends unless it is renewed. */
+  /** The end of its lease unless it is renewed. */
   readonly until: Date
 }
 
-/** Nothing that needs the limit begins. Times are the server's. */
+/** A pause of a limit: nothing that needs it begins. Times are the server's. */
 export interface PausedLimit {
-  /** Who has paused it. */
+  /** The person who has paused it. */
   readonly by: string
-  /** Why; null: nobody said. */
+  /** The reason given; null: none. */
   readonly reason: string | null
-  /** When. */
+  /** The time of the pause. */
   readonly since: Date
-  /** When it ends by itself; null: when somebody resumes it. */
+  /** The time when it ends without a resume; null: it needs one. */
   readonly until: Date | null
   /** Pauses of the same limit by others, which end sooner; absent: none. */
   readonly others?: readonly PausedLimit[]
 }
 
-/** A limit as it stands. */
+/** The state of a limit. */
 export interface Limit {
-  /** By which lifecycles need it. */
+  /** The name by which lifecycles need it. */
   readonly name: string
-  /** null: as many as there are documents (it has a rate only). */
+  /** The number of slots; null: no bound (it has a rate only). */
   readonly slots: number | null
-  /** How fast documents may begin; null: at any speed. */
+  /** The speed at which documents may begin; null: any. */
   readonly rate: Rate | null
   /** The pause that lasts longest; null: it isn't paused. */
   readonly paused: PausedLimit | null
-  /** Those whose leases aren't over. */
+  /** The holders whose leases aren't over. */
   readonly holders: readonly SlotHolder[]
-  /** What of its document a person has damaged, and what is expected there; null: nothing. */
+  /** The part of its document that a person has damaged, and what is expected there; null: nothing. */
   readonly damaged: string | null
 }
 
 /** The most slots of a limit, and starts of a rate. */
 export const MOST_SLOTS = 1_000_000
-/** So many may begin at once where none has for a while: a tenth of the rate, at least one unless that is 0. */
+/** The burst of a rate after a while without starts: a tenth of the rate, at least one unless that is 0. */
 export const burstOf = ({ starts }: Rate): number => Math.min(starts, Math.max(1, Math.floor(starts / 10)))
 
 type Limits = Collection<Document & { _id: string }>
 /** @internal */
 export const limitsOf = (db: Db): Limits => protocolCollection(db, LIMITS_COLLECTION)
 
-/** What each value of a field has, unless a person sets something else for one of them. */
+/** The limit of each value of a field, unless a person sets something else for one of them. */
 export interface KeyLimit {
   /** Absent: any number. */
   readonly slots?: number | undefined
@@ -91,23 +91,23 @@ export function declaredBy({ slots, rate }: KeyLimit): Document {
   }
 }
 
-/** Of one that was removed. */
+/** The mark of a removed limit, to be unset. */
 const NOT_REMOVED = { removed: '' } as const
 
-/** What a replica declares of a limit that its lifecycles name with a number of slots. What a person has set stands. */
+/** Declares a limit that this replica's lifecycles name with a number of slots. A person's setting stands. */
 export async function declareLimit(db: Db, name: string, slots: number): Promise<void> {
   await limitsOf(db).updateOne({ _id: name }, { $set: { declared: slots }, $unset: NOT_REMOVED }, { upsert: true })
 }
 
-/** What a person sets; null: what replicas declare is in force again, or there is no rate. */
+/** A person's setting; null: the replicas' declaration is in force again, or there is no rate. */
 export interface LimitSetting {
   readonly slots?: number | null | undefined
   readonly rate?: Rate | null | undefined
 }
 
 /**
- * Sets a limit, which exists from then on; what isn't given stays. In force with each replica's next request. One of which all is taken back has
- * what lifecycles declare, or limits nothing: `declared` is null then.
+ * Sets a limit, which exists from then on; values that aren't given stay. In force with each replica's next request. A limit whose
+ * settings are all taken back has what lifecycles declare, or limits nothing: `declared` is null then.
  */
 export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetting): Promise<Limit> {
   const given = Object.entries({ slots, rate }).filter(([, value]) => value !== undefined)
@@ -121,8 +121,8 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
 }
 
 /*
- * `paused` is the pause that lasts longest, which what asks for slots judges (ask.ts), also in earlier versions; `pauses` are all, one for each person.
- * Where `paused` isn't in force, none is.
+ * `paused` is the pause that lasts longest, and requests for slots judge by it (ask.ts), also in earlier versions; `pauses` are
+ * all, one for each person. Where `paused` isn't in force, no pause is.
  */
 const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', '$$NOW'] }] }
 const pausesInForce: Document = {
@@ -139,7 +139,7 @@ const pausesInForce: Document = {
     in: { $filter: { input: '$$known', cond: { $not: [isOver] } } },
   },
 }
-/** The pause that lasts longest: one without an end for ever. */
+/** The pause that lasts longest: one without an end lasts forever. */
 const longest: Document = {
   $reduce: {
     input: '$pauses',
@@ -164,7 +164,7 @@ const withLongest: Document[] = [
   { $set: { pauses: { $cond: [isNone, '$$REMOVE', '$pauses'] } } },
 ]
 
-/** What became of a request to pause a limit. */
+/** The outcome of a request to pause a limit. */
 export type LimitPauseVerdict =
   | { readonly kind: 'paused'; readonly pause: PausedLimit; readonly before: readonly PausedLimit[] }
   | { readonly kind: 'noLimit' }
@@ -172,8 +172,8 @@ export type LimitPauseVerdict =
   | { readonly kind: 'tooMany' }
 
 /**
- * Pauses a limit: nothing that needs it begins, what runs may end. An earlier pause by the same person is replaced.
- * @param key what each key has, where it is the limit of one: it is made where nobody uses it
+ * Pauses a limit: nothing that needs it begins; running steps may end. An earlier pause by the same person is replaced.
+ * @param key the limit of each key, where it is one: its document is made if no replica uses it
  */
 export async function pauseLimit(
   db: Db,
@@ -202,7 +202,7 @@ export async function pauseLimit(
   return { kind: 'paused', pause: { by, reason, since: now, until: endOf(end, now) }, before: known }
 }
 
-/** Ends one pause of a limit; undefined: there was none in force. `ended`: undefined where others' are in force only. */
+/** Ends one pause of a limit; undefined: there was none in force. `ended`: undefined if only pauses of others are in force. */
 export async function resumeLimit(
   db: Db,
   name: string,
@@ -233,11 +233,11 @@ export const pausesOfLimit = (paused: PausedLimit | null): readonly PausedLimit[
   return [longest, ...others]
 }
 
-/** A pause of a limit in words: `gitlab-api: paused by ana until 2026-12-01T08:00:00.000Z: they have asked us to`. */
+/** Puts a pause of a limit in words: `gitlab-api: paused by ana until 2026-12-01T08:00:00.000Z: they have asked us to`. */
 export const pausedLimitText = (name: string, { by, reason, until }: Omit<PausedLimit, 'since'>): string =>
   `${name}: paused by ${by}${until ? ` until ${until.toISOString()}` : ''}${reason === null ? '' : `: ${reason}`}`
 
-/** Limits by name. @param which default: all; `shared`: those that aren't of a key */
+/** Reads limits by name. @param which default: all; `shared`: those that aren't of a key */
 export async function readLimits(
   db: Db,
   which?: readonly string[] | 'shared',
@@ -248,12 +248,12 @@ export async function readLimits(
   const rows = await readOwnFields((how) => limitsOf(db).aggregate(pipeline, how).toArray())
   const limits = rows
     .map(({ document, now }) => ({ limit: limitOf(document, now), isRemoved: document['removed'] === true }))
-    // What was removed is there for as long as its slots are in use.
+    // A removed limit is there for as long as its slots are in use.
     .filter(({ limit, isRemoved }) => !isRemoved || limit.slots !== 0 || limit.holders.length > 0)
   return { limits: limits.map(({ limit }) => limit), now: rows[0]?.['now'] }
 }
 
-/** A person may have put anything there: what has no sound number of slots has none. @internal */
+/** Reads a stored limit. A person may have put anything there: one without a sound number of slots has none. @internal */
 export function limitOf(document: Document, now: Date): Limit {
   const { _id, slots, declared, rate, holders, paused, pauses } = document
   const total = [slots, declared].map(soundCount).find((count) => count !== undefined)
@@ -274,7 +274,7 @@ export function limitOf(document: Document, now: Date): Limit {
   }
 }
 
-/** As the server takes it. */
+/** Reads a count as the server takes it. */
 const soundCount = (value: unknown): number | undefined => {
   const count = isNumber(value) ? Number(value) : Number.NaN
   return count >= 0 && count <= MOST_SLOTS ? Math.floor(count) : undefined
@@ -286,7 +286,7 @@ function rateOf(rate: unknown): Rate | null {
   return count !== undefined && typeof perMs === 'number' && perMs > 0 ? { starts: count, perMs } : null
 }
 
-/** As the server takes it: without a sound end it lasts until somebody resumes it. */
+/** Reads a pause as the server takes it: without a sound end it lasts until a user resumes it. */
 function pausedOf(paused: unknown, now: Date): PausedLimit | null {
   if (typeof paused !== 'object' || paused === null || Array.isArray(paused) || paused instanceof Date) return null
   const { by, reason, since, until } = paused as Record<string, unknown>

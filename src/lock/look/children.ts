@@ -14,7 +14,7 @@ import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { literal, termsOf } from '../terms/terms.js'
 
 /**
- * Serves every question about a document's children: how many are in which phase, whether one is open. Only in collections of lifecycles that
+ * Serves every question about a document's children: their number in each phase, or whether one is open. Only in collections of lifecycles that
  * declare that their documents may be children.
  */
 export const childIndex = (progress: string): Readonly<Record<string, 1>> => ({
@@ -25,35 +25,38 @@ export const childIndex = (progress: string): Readonly<Record<string, 1>> => ({
 
 /** A document's children of one lifecycle. */
 export interface ChildrenOf {
-  /** Where they are. */
+  /** The collection of the children. */
   readonly collection: Collection
   /** The field of their lifecycle that holds Phaselock's own. */
   readonly progress: string
   readonly parent: { readonly lifecycle: string; readonly id: unknown }
   /** Only those of these lists, which the index doesn't know; undefined: of all. */
   readonly lists?: readonly string[] | undefined
-  /** Only those that steps with at most this fence have inserted: those of later holders of the parent are none of this one's. */
+  /** Only those that steps with at most this fence have inserted: later holders' children don't count for this one. */
   readonly upToFence?: number | undefined
-  /** Only those that steps with at least this fence have inserted: the others are those of a former document with the parent's `_id`. */
+  /** Only those that steps with at least this fence have inserted: the others belong to a former document with the parent's `_id`. */
   readonly fromFence?: number | undefined
-  /** How their removal is told, so that those that are there only for that are left out; undefined: it isn't, and there are none. */
+  /**
+   * The lifecycle if its removals are delivered to callbacks: children that are only there for that are left out; undefined: it has no such
+   * children.
+   */
   readonly telling?: TellingLifecycle | undefined
 }
 
-/** So many children in a phase. */
+/** The number of children in a phase. */
 export interface ChildrenInPhase {
   readonly phase: unknown
-  /** Of a phase that isn't an end: whether these are parked. */
+  /** True if these are parked, in a phase that isn't an end. */
   readonly parked: boolean
   readonly count: number
 }
 
-/** In none of these phases, and not removed. */
+/** Matches children in none of these phases that aren't removed. */
 const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
   phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
 })
 
-/** A child without a fence is anybody's. */
+/** Matches the children of a parent. One without a fence belongs to any holder. */
 const ofParent = ({ progress, parent, lists, upToFence, fromFence }: ChildrenOf): Filter<Document> => ({
   [`${progress}.parent.id`]: { $eq: parent.id },
   [`${progress}.parent.lifecycle`]: { $eq: parent.lifecycle },
@@ -63,14 +66,15 @@ const ofParent = ({ progress, parent, lists, upToFence, fromFence }: ChildrenOf)
 })
 
 /*
- * What a parent goes on by is read as a majority has it (COMMITTED): a primary that has lost the others may show ends, or removals, that are
- * undone, while the write that rests on them reaches its successor. What only hints that a parent should look may be read as it stands.
+ * A parent's decisions rest on children read as a majority has them (COMMITTED): a primary that has lost the others may show ends, or removals,
+ * that are undone, while the write that rests on them reaches its successor. A read that only hints that a parent should look needn't be.
  */
 
 /**
- * How many children are in which phase: an index key for each, and a document for each that hasn't ended.
- * @param ends the phases in which a child has ended
- * @param total how many there were: if fewer are found, they are counted once more, as one that begins again meanwhile is found in neither place
+ * Counts children by phase: an index key for each, and a document for each that hasn't ended.
+ * @param ends the phases that end a child
+ * @param total their number at the insert: if fewer are found, they are counted once more, because one that begins again between the two reads is
+ *   found in neither
  */
 export async function countChildren(of: ChildrenOf, ends: readonly string[], total = 0): Promise<ChildrenInPhase[]> {
   const first = await countOnce(of, ends)
@@ -92,7 +96,7 @@ async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<Child
     { $match: { ...ofParent(of), ...isIn(of, ends) } },
     { $group: { _id: { phase: '$phase', parked: isParked }, count: { $sum: 1 } } },
   ]
-  // The open ones first: one that ends in between is then counted twice, never overlooked; whoever waits for it counts again.
+  // The open ones first: one that ends in between is then counted twice, never overlooked; a waiting parent counts again.
   const stillOpen = await collection.aggregate(open, reading).toArray()
   const overNow = await collection.aggregate(ended, reading).toArray()
   return [
@@ -102,7 +106,7 @@ async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<Child
 }
 
 /**
- * Whether a child hasn't ended: one key for each phase that there is. Of these, parked ones are read by their documents.
+ * True if a child hasn't ended: one key for each phase that there is. Of these, parked ones are read by their documents.
  * @param butParked leaves out those that are parked
  */
 export async function hasOpenChild(
@@ -122,7 +126,7 @@ export async function hasOpenChild(
   return (await found.toArray()).length > 0
 }
 
-/** Whether there is a child, be it only to be told that it is gone. No index: nobody has ever run their lifecycle. */
+/** True if there is a child, even one that is only there until its removal is delivered. No index: no replica has ever run their lifecycle. */
 export async function hasChild({ telling: _, ...of }: ChildrenOf): Promise<boolean> {
   try {
     return await onIndex(of.collection, childIndex(of.progress), () => hasOpenChild(of, []))
@@ -132,13 +136,13 @@ export async function hasChild({ telling: _, ...of }: ChildrenOf): Promise<boole
   }
 }
 
-/** How many children are in these phases, counted up to `most`: at most so many keys. */
+/** Counts the children in these phases, up to `most`: at most this many keys. */
 export async function countChildrenIn(of: ChildrenOf, phases: readonly string[], most: number): Promise<number> {
   const filter = { ...ofParent(of), phase: { $in: [...phases] } }
   return await of.collection.countDocuments(filter, { hint: childIndex(of.progress), limit: most })
 }
 
-/** Some of the children in these phases, or those that are parked in others: for people to look at. */
+/** Reads some of the children in these phases, or those that are parked in others: for people to look at. */
 export async function someChildren(of: ChildrenOf, where: Filter<Document>, limit: number): Promise<Document[]> {
   const projection = { phase: 1, [`${of.progress}.parent`]: 1 }
   const filter = { $and: [ofParent(of), where] }
@@ -148,8 +152,9 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
 }
 
 /**
- * The children themselves, each once.
- * @param total how many there were: if fewer are found, they are read once more, as one that moves meanwhile may be missed, or found twice
+ * Reads the children themselves, each once.
+ * @param total their number at the insert: if fewer are found, they are read once more, because one that moves between may be missed, or found
+ *   twice
  */
 export async function childDocuments(of: ChildrenOf, limit: number, total = 0): Promise<Document[]> {
   const found = new Map<string, Document>()
@@ -164,16 +169,16 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
   return [...found.values()].slice(0, limit)
 }
 
-/** Sets what their owner wants of those of a document's children that aren't in these phases; a rule of theirs does the rest. */
+/** Sets the owner's state for those of a document's children that aren't in these phases; a rule of theirs does the rest. */
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
-  // That of an insert that was left for a child is older.
+  // The state of an insert that is queued for a child is older.
   const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(of) }]
   await updateMatching(of.collection, filter, update, { hint: childIndex(of.progress) })
 }
 
 /**
- * Removes those of a document's children that nobody holds, not even under a lease that has run out.
+ * Removes those of a document's children that no replica holds, not even under a lease that has run out.
  * @param phases only those that are in one of them
  */
 export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: readonly string[]): Promise<void> {
@@ -190,19 +195,17 @@ export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: rea
   await deleteMatching(collection, { ...free, ...isIn(of, []), $nor: [tells] }, hint)
 }
 
-/** How many children are in no such phase. */
+/** Counts the children in none of these phases. */
 export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Promise<number> =>
   of.collection.countDocuments(
     { ...ofParent(of), ...isIn(of, phases) },
     { hint: childIndex(of.progress), ...COMMITTED },
   )
 
-/** A document keeps so many names of those that wait for it: the newest. */
+/** The most names of waiting documents that a document keeps: the newest. */
 export const MOST_WAITERS = 100
 
-/**
- * Notes in a document that another waits until it is in one of these phases; not if it is there already, and once. It takes no part in who holds it.
- */
+/** Notes in a document that another waits until it is in one of these phases; once, and not if it is there already. It doesn't affect the lease. */
 export async function addWaiter(
   of: Pick<ChildrenOf, 'collection' | 'progress'>,
   id: unknown,
@@ -222,8 +225,8 @@ export async function addWaiter(
 }
 
 /**
- * The stage that inserts documents into a collection beside the one that it reads, where there is nothing with their `_id`: for a document's
- * children, on the condition that it is still held. One command, judged by the server when it runs; repeated, it changes nothing.
+ * Inserts documents into a collection beside the one that it reads, where there is nothing with their `_id`: for a document's children, on the
+ * condition that it is still held. One command, judged by the server when it runs; repeated, it changes nothing.
  */
 export async function insertWhileHeld(
   holder: { readonly collection: Collection; readonly filter: Filter<Document> },

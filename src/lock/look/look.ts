@@ -12,47 +12,47 @@ import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../registry/pr
 import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
 import { literal, type Terms } from '../terms/terms.js'
 
-/** What a look asks of one lifecycle. */
+/** The part of a look that concerns one lifecycle. */
 export interface LookRequest {
   readonly lifecycle: string
   readonly collection: string
   readonly terms: Terms
-  /** Phases in which a due document means work: working ones, final ones, and resting ones with a deadline. */
+  /** Phases whose due documents mean work: working ones, final ones, and resting ones with a deadline. */
   readonly phases: readonly string[]
   readonly rules: readonly StateRule[]
   /** Phases of an older version. Default: none. */
   readonly renames?: readonly Rename[] | undefined
   /** Queries that are run now and then, in the same command. Default: none. */
   readonly chores?: readonly Chore[] | undefined
-  /** The order of its claims; a look needs nothing of it but the check of the indexes. */
+  /** The order of its claims; a look needs it only to check the indexes. */
   readonly order?: ClaimOrder | undefined
-  /** Asks whether callbacks of any document are to be told. Default: nothing is asked. */
+  /** The query for documents with callbacks to deliver. Default: nothing is asked. */
   readonly outbox?: Document | undefined
   /** Documents that refuse writes or are paused: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
 }
 
-/** Asks whether any document matches, by an index. */
+/** A query, by an index, for the existence of any matching document. */
 export interface Chore {
   readonly name: string
   readonly match: Document
 }
 
 export interface LookResult {
-  /** By lifecycle: phases with something due; rules, renames and names of chores for which something matches. */
+  /** By lifecycle: phases with something due; rules, renames and names of chores with a match. */
   readonly due: ReadonlyMap<string, readonly string[]>
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
   readonly renames: ReadonlyMap<string, readonly Rename[]>
   readonly chores: ReadonlyMap<string, readonly string[]>
-  /** Lifecycles with callbacks that are to be told. */
+  /** Lifecycles with callbacks to deliver. */
   readonly outboxes: ReadonlySet<string>
   /** The lockTimeout and the pauses in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
-  /** The live replicas, by lifecycle: those that tick by themselves. */
+  /** The live replicas, by lifecycle: those that tick on their own. */
   readonly replicas: ReadonlyMap<string, readonly PresentReplica[]>
   /** Lifecycles that no replica has reported looking after for a while ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
-  /** When a replica of any of these lifecycles was last seen. */
+  /** The time when a replica of any of these lifecycles was last seen. */
   readonly lastSeen: Date | undefined
   /** The last step of the server's clock that a replica has reported to the others, as it is stored. */
   readonly clockStep: unknown
@@ -68,15 +68,15 @@ export const HANDLED_EVERY_MS = 60_000
 /** One query of a look. */
 export interface LookQuery {
   readonly kind: 'due' | 'rule' | 'rename' | 'chore' | 'outbox'
-  /** Which of the request's phases, rules, renames or chores it asks about. */
+  /** The index of the request's phase, rule, rename or chore that it asks about. */
   readonly index: number
   readonly match: Document
 }
 
 /**
- * One look at all lifecycles of a database: a single aggregate that says what is due and which rules match, and returns
- * the server's time and each lockTimeout in force. It starts at `phaselock.lifecycles`, which always has a document, so
- * that it returns the time even when nothing is due. Ten lifecycles: 30 keys, 3.6 ms.
+ * Makes one look at all lifecycles of a database: a single aggregate that finds due documents and matching rules, and returns the server's time
+ * and each lockTimeout in force. It starts at `phaselock.lifecycles`, which always has a document, so that it returns the time even when nothing
+ * is due. Ten lifecycles: 30 keys, 3.6 ms.
  */
 export class Looks {
   constructor(
@@ -143,7 +143,7 @@ export class Looks {
     )
   }
 
-  /** What a look asks of one lifecycle, one query for each phase and each rule. */
+  /** The queries of a look about one lifecycle, one for each phase and each rule. */
   queries(request: LookRequest): LookQuery[] {
     const { terms, phases, rules, renames = [], chores = [], outbox, skipped = [] } = request
     const bound = this.serverClock.dueBound(terms.lockTimeoutMs)

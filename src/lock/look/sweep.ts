@@ -8,15 +8,15 @@ import type { Terms } from '../terms/terms.js'
 
 /** No count goes further than this. */
 export const SWEEP_LIMIT = 10_000
-/** What has been due for longer, nobody is about to take. */
+/** The age at which a due document counts as overdue: no replica is about to take it. */
 export const OVERDUE_MS = 60_000
 /** Kinds of things that documents wait for; the others are counted together. */
 const MOST_KINDS = 20
 const MOST_MS = 10_000
 
-/** What a sweep has found in one lifecycle. Each number is at most {@link SWEEP_LIMIT}. */
+/** The findings of a sweep in one lifecycle. Each number is at most {@link SWEEP_LIMIT}. */
 export interface Swept {
-  /** By phase: documents that have been due for over a minute, and that nobody has claimed. */
+  /** By phase: documents that have been due for over a minute, and that no replica has claimed. */
   readonly overdue: ReadonlyMap<string, number>
   /** Of these, those that were left by a holder whose lease has run out. */
   readonly orphans: number
@@ -28,18 +28,18 @@ export interface Swept {
 
 interface Counted {
   readonly _id: {
-    /** Of those that are overdue. */
+    /** The phase of overdue documents. */
     readonly phase: string | null
     readonly isLeft: boolean
-    /** Of those that sleep: true: they ask; text: what they wait for. */
+    /** For those that sleep: true: they ask; text: the kind of thing that they wait for. */
     readonly on: string | true | null
   }
   readonly n: number
 }
 
 /**
- * Counts in the phases that have work, in one pass over their part of the claim index, which reads each document. Where that comes to its limit,
- * what is overdue is counted for each phase and what sleeps by itself, so that one of them hides no other.
+ * Counts in the phases that have work, in one pass over their part of the claim index, which reads each document. If that comes to its limit,
+ * overdue documents are counted for each phase and sleeping ones separately, so that one of them hides no other.
  */
 export async function sweep(
   collection: Collection,
@@ -81,21 +81,21 @@ export async function sweep(
   }
 }
 
-/** {@link PUT_TO_SLEEP}, and not yet due. */
+/** True for documents that match {@link PUT_TO_SLEEP} and aren't due yet. */
 function isAsleep(terms: Terms): Document {
   const isDate = { $eq: [{ $type: '$lockedAt' }, 'date'] }
   const isInRange = { $and: [{ $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }, { $lt: ['$lockedAt', PARKED_AT] }] }
   return { $and: [{ $eq: [{ $ifNull: ['$lockedBy', null] }, null] }, isDate, isInRange, { $not: [isDue(terms)] }] }
 }
 
-/** Due for a while. An undated one isn't counted. */
+/** True for documents that have been due for a while. An undated one isn't counted. */
 function isOverdue(terms: Terms, bound: Date, now: Date): Document {
   const since = { $ifNull: [dueSinceExpression(terms, now), now] }
   const isOld = { $lt: [since, new Date(now.getTime() - OVERDUE_MS)] }
   return { $and: [{ $lt: ['$lockedAt', bound] }, isDue(terms), isOld] }
 }
 
-/** Of a document that waits: what for; null: it sleeps for another reason. */
+/** The kind of thing that a waiting document waits for; null: it sleeps for another reason. */
 function kindOf({ progress }: Terms): Document {
   const on = `$${progress}.waitingOn`
   const named = { $cond: [{ $eq: [{ $type: on }, 'string'] }, on, '-'] }

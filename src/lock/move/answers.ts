@@ -18,19 +18,19 @@ export interface NewAnswer {
   readonly question?: string | undefined
 }
 
-/** What became of an answer. */
+/** The outcome of an answer. */
 export type Answered =
   /** It is stored, and the document is due. */
   | { readonly kind: 'answered'; readonly question: string; readonly option: string }
   /** There is no such document. */
   | { readonly kind: 'notFound' }
-  /** It asks nothing, or not that question any more. */
+  /** It asks nothing, or no longer that question. */
   | { readonly kind: 'notAsking' }
   /** A step of it runs now: it was woken, or the question's time is over. */
   | { readonly kind: 'held' }
-  /** Its step parked meanwhile. */
+  /** Its step has parked it. */
   | { readonly kind: 'parked' }
-  /** Somebody was first. */
+  /** Another answer was first. */
   | ({ readonly kind: 'alreadyAnswered' } & Pick<StoredAnswer, 'option' | 'by' | 'at'>)
   /** Its time was over, by the server's clock. */
   | { readonly kind: 'timedOut'; readonly deadline: Date }
@@ -38,9 +38,9 @@ export type Answered =
   | { readonly kind: 'notAnOption'; readonly options: readonly string[] }
 
 /**
- * Stores an answer and makes its document due, in one update that the server judges: of two answers, or an answer and the end of the
- * question's time, one counts.
- * @param heldBackMs how long a forward step of the server's clock that isn't confirmed yet has been: no question ends by it
+ * Stores an answer and makes its document due, in one update that the server judges: of two answers, or an answer and the end of the question's
+ * time, one counts.
+ * @param heldBackMs the size of a forward step of the server's clock that isn't confirmed yet: no question ends by it
  */
 export async function storeAnswer(
   documents: Collection,
@@ -82,7 +82,7 @@ export async function storeAnswer(
   return whyNot(now, question.id, option, heldBackMs) ?? { kind: 'held' }
 }
 
-/** Whether the question's time isn't over. */
+/** True if the question's time isn't over. */
 const isInTime = (terms: Terms, heldBackMs = 0): Document => {
   const deadline = inProgress(terms, 'question.deadline')
   const isOver = { $lte: [{ $add: [deadline, heldBackMs] }, terms.protocol.now()] }
@@ -118,7 +118,7 @@ async function questionOf(
   return question ? { question, answer: answerIn(document[progress], question), document } : 'notAsking'
 }
 
-/** Why an answer can't be stored, as far as the document shows it. */
+/** Returns why an answer can't be stored, as far as the document shows it. */
 function whyNot(seen: Seen, meant: string | undefined, option: string, heldBackMs: number): Answered | undefined {
   if (typeof seen === 'string') return { kind: seen }
   const { question, answer, document } = seen
@@ -132,7 +132,7 @@ function whyNot(seen: Seen, meant: string | undefined, option: string, heldBackM
   return options.length > 0 && !options.includes(option) ? { kind: 'notAnOption', options } : undefined
 }
 
-/** By how much the server's clock has stepped forward without that being confirmed yet, in ms; 0: it hasn't. */
+/** The milliseconds by which the server's clock has stepped forward without a confirmation yet; 0: it hasn't. */
 export async function unconfirmedStepMs(db: Db, lifecycle: string): Promise<number> {
   const lifecycles = protocolCollection<Document & { _id: string }>(db, LIFECYCLES_COLLECTION)
   const isOpen = { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }] }
@@ -147,15 +147,15 @@ export interface OpenQuestion extends StoredQuestion {
   readonly phase: string
 }
 
-/** Whether a document that sleeps waits for an answer, as an expression. */
+/** True for a sleeping document that waits for an answer, as an expression. */
 export const isAsking = (terms: Terms): Document => ({
   $and: [{ $eq: [{ $type: inProgress(terms, 'question.id') }, 'string'] }, isUnanswered(terms)],
 })
 
-/** Neither answered, nor its time over. */
+/** True for a question that is neither answered nor over. */
 const isUnanswered = (terms: Terms): Document => ({ $and: [isInTime(terms), { $not: [isAnswered(terms)] }] })
 
-/** {@link answerIn} as an expression: what a person has put there is no answer. */
+/** {@link answerIn} as an expression: other values that a person has put there are no answer. */
 const isAnswered = (terms: Terms): Document => ({
   $and: [
     { $eq: [inProgress(terms, 'answer.questionId'), inProgress(terms, 'question.id')] },
@@ -164,7 +164,7 @@ const isAnswered = (terms: Terms): Document => ({
   ],
 })
 
-/** Documents in these phases that sleep until they are answered, and have no question that anybody could answer. */
+/** Matches documents in these phases that sleep until they are answered, and have no question that a user could answer. */
 export function unanswerable(terms: Terms, phases: readonly string[]): Filter<Document> {
   const [since, askedAt] = [inProgress(terms, 'since'), inProgress(terms, 'question.askedAt')]
   const isQuestion = [
@@ -185,9 +185,9 @@ const isOpenQuestion = (terms: Terms): Document => ({
 })
 
 /**
- * The open questions in these phases, oldest first. Reads the sleeping documents of these phases by the claim index, one key and one
+ * Reads the open questions in these phases, oldest first. It reads the sleeping documents of these phases by the claim index, one key and one
  * document for each.
- * @param to only those that are meant for this one, or for nobody in particular
+ * @param to only those that are meant for this person, or for no one in particular
  */
 export async function openQuestions(
   documents: Collection,

@@ -6,20 +6,20 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
 
-/** What becomes of the document that has the `_id` of one that is inserted. */
+/** The ways to treat the document that has the `_id` of an insert. */
 export const ON_DUPLICATE = ['ignore', 'wake', 'replaceWaiting', 'runAgain'] as const
 /** One of {@link ON_DUPLICATE}. */
 export type OnDuplicate = (typeof ON_DUPLICATE)[number]
 
-/** How the document that has the `_id` was found. */
+/** The state of the document that has the `_id`. */
 type Found = 'none' | 'removed' | 'due' | 'asleep' | 'held' | 'parked' | 'resting' | 'unknown' | 'odd'
 
-/** What an insert came to. */
+/** The outcome of an insert. */
 export type InsertKind = 'inserted' | 'ignored' | 'woken' | 'replaced' | 'queued' | 'restarted' | 'parked' | 'resting'
 
 /**
- * What an insert came to, or `refused`: the document that is there is in a phase that isn't known, or isn't of Phaselock's shape; or `removed`: it is
- * there only until its callbacks have been told that it is gone.
+ * The outcome of an insert, or `refused`: the existing document is in a phase that isn't known, or isn't of Phaselock's shape; or `removed`: it
+ * is there only until its callbacks have been notified that it is gone.
  */
 export type Insertion =
   | { readonly kind: InsertKind | 'removed' }
@@ -29,26 +29,26 @@ export type Insertion =
 export interface InsertRequest {
   readonly document: Document
   readonly onDuplicate: OnDuplicate
-  /** The phases in which documents have work to do, and the others. */
+  /** The phases with work to do, and the others. */
   readonly working: readonly string[]
   readonly resting: readonly string[]
-  /** That of documents that are removed. Default: there are none. */
+  /** The phase of removed documents. Default: there are none. */
   readonly removed?: string | undefined
-  /** Who inserts it, for the history. */
+  /** The inserter, for the history. */
   readonly by: string
-  /** It is due so long after this, or sooner if it would be anyway. Default: at once, or by its `lockedAt`. */
+  /** It is due after this time, or sooner if it would be anyway. Default: immediately, or by its `lockedAt`. */
   readonly dueInMs?: number | undefined
 }
 
-/** Two inserts of a new `_id` at once: the server may refuse one of them, which then finds the other's. */
+/** Of two inserts of a new `_id` at the same time the server may refuse one, which then finds the other's document. */
 const MOST_TRIES = 5
 
 /**
- * Inserts a document, or does what `onDuplicate` says to the one that has its `_id`: one command, judged by the server, so that of any number
- * at once each finds what the one before it has left. Nothing here ends a lease: for a document that is held it is left in `progress.next`.
+ * Inserts a document, or treats the one that has its `_id` as `onDuplicate` says: one command, judged by the server, so that each of any number
+ * at the same time finds the result of the one before it. Nothing here ends a lease: an insert for a held document is queued in `progress.next`.
  *
- * A document counts as asleep if it was put to sleep and nobody has woken or claimed it since: also when it has just come due.
- * @throws the server's duplicate key error, where a unique index of the owner's refuses the document
+ * A document counts as asleep if it was put to sleep and no one has woken or claimed it since, even if it has just come due.
+ * @throws the server's duplicate key error, if a unique index of the owner's refuses the document
  */
 export async function insertOnce(
   documents: Collection,
@@ -94,7 +94,7 @@ function insertionOf(onDuplicate: OnDuplicate, found: Found, phase: unknown): In
   }
 }
 
-/** How the server finds the document, as an expression: a {@link Found}. An upsert starts with nothing but the `_id`. */
+/** The server's view of the document, as an expression: a {@link Found}. An upsert starts with nothing but the `_id`. */
 function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Document {
   const isIn = (phases: readonly string[]) => ({ $in: ['$phase', literal(phases)] })
   const isAsleep = { $and: [isDate('$lockedAt'), { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }] }
@@ -115,14 +115,14 @@ function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Do
   }
 }
 
-/** What the document is after the insert, whatever was there. */
+/** The document after the insert, whatever was there. */
 function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest, found: Document): Document {
   const later = dueInMs && asleepUntil(terms, { $add: [terms.protocol.now(), dueInMs] })
   const given: unknown = document['lockedAt'] ?? undefined
   const dueAt = later ?? given ?? TASK_LOCK_INIT_TIME
   const awoken = { lockedAt: later ? { $min: ['$lockedAt', later] } : TASK_LOCK_INIT_TIME }
   const own = literal(ownFields(document, terms))
-  // An owner may have freed it while something was left for it.
+  // An owner may have freed it while an insert was queued for it.
   const fields = ['$$ROOT', nextFields(terms), own]
   const awake = progressIfThere(terms, withoutNext(`$${terms.progress}`))
   const wake = { $mergeObjects: ['$$ROOT', nextFields(terms), awoken, awake] }
@@ -150,12 +150,12 @@ function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest
   return { $let: { vars: { found }, in: { $switch: { branches, default: '$$ROOT' } } } }
 }
 
-/** Where Phaselock has stored nothing yet, nothing is stored: the first claim of such a document is cheaper. */
+/** The change to `progress` if Phaselock has stored one; otherwise nothing: the first claim of such a document is cheaper. */
 const progressIfThere = ({ progress }: Terms, changed: Document): Document => ({
   $cond: [{ $eq: [{ $type: `$${progress}` }, 'object'] }, { [progress]: changed }, {}],
 })
 
-/** What is the owner's in a document to insert. */
+/** The owner's fields in a document to insert. */
 function ownFields(document: Document, { progress }: Terms): Document {
   const ours = new Set(['_id', 'phase', 'lockedAt', 'lockedBy', 'fence', 'createdAt', 'updatedAt', progress])
   return Object.fromEntries(Object.entries(document).filter(([field]) => !ours.has(field)))

@@ -14,16 +14,16 @@ import { removeOne, type TellingLifecycle } from './told-removal.js'
  * document, in the same update as its effect, and matches no document that has it: repeated after a crash it does nothing twice.
  */
 
-/** Which operation writes, and what it requires of a document besides what the write itself does. */
+/** The operation that writes, and its conditions on a document besides those of the write itself. */
 export interface Operating {
   readonly operation: string
-  /** Of whoever began it, for the history. */
+  /** The user who began it, for the history. */
   readonly by: string
-  /** What its documents were chosen by: one that doesn't match any more is left alone. */
+  /** The filter that selected its documents: one that no longer matches is left alone. */
   readonly where: Filter<Document>
 }
 
-/** Marks that a document keeps: of as many operations that were interrupted at the same time nothing is done twice. */
+/** Marks that a document keeps: for this many operations interrupted at the same time nothing is done twice. */
 const MOST_MARKS = 5
 
 const marksIn = ({ progress }: Terms): string => `${progress}.operations`
@@ -37,7 +37,7 @@ function withMark(terms: Terms, { operation }: Operating): Document {
   return { $slice: [{ $concatArrays: [known, [literal(operation)]] }, -MOST_MARKS] }
 }
 
-/** The same of an undo: what acted last before the operation that it undoes has acted last again. */
+/** The marks after an undo: the operation that acted last before the undone one is the last again. */
 function withUndoMark(terms: Terms, { operation }: Operating, of: string, before: unknown): Document {
   const marks = `$${marksIn(terms)}`
   const known = { $cond: [{ $isArray: marks }, marks, []] }
@@ -55,7 +55,7 @@ const unmarked = (terms: Terms, id: unknown, { operation, where }: Operating, ..
 
 type Write = [filter: Filter<Document>, update: Document[]]
 
-/** What an operation does to one document, as the filter and the update of one write. */
+/** The writes of an operation to one document, each as its filter and update. */
 export const operationWrites = {
   /** Ends its sleep. */
   wake(terms: Terms, id: unknown, operating: Operating): Write {
@@ -67,7 +67,7 @@ export const operationWrites = {
     return [unmarked(terms, id, operating, PUT_TO_SLEEP, isNotHeld(terms)), update]
   },
 
-  /** Gives it another go, if it is parked. */
+  /** Unparks a document, if it is parked. */
   unpark(terms: Terms, id: unknown, operating: Operating): Write {
     const progress = `$${terms.progress}`
     const { operation, by } = operating
@@ -84,13 +84,13 @@ export const operationWrites = {
     ]
   },
 
-  /** Sets what its owner wants, even while it is held. */
+  /** Sets the owner's state, even while the document is held. */
   setState(terms: Terms, id: unknown, operating: Operating, state: string | undefined): Write {
     const marks = { operations: withMark(terms, operating), stateBy: literal(operating.operation) }
     return [unmarked(terms, id, operating), stateUpdate(terms, state, marks)]
   },
 
-  /** Has it begin again: in a phase, at a step, with other fields of its owner's; `$phase`: where it is. Not while it is held. */
+  /** Makes it begin again: in a phase, at a step, with other fields of its owner's; `$phase`: where it is. Not while it is held. */
   redo(terms: Terms, id: unknown, operating: Operating, { phase, step, set }: Redo): Write {
     const { operation, by } = operating
     const history = historyWith(terms, {
@@ -109,7 +109,7 @@ export const operationWrites = {
       ...{ ...fields, ...DUE_AND_NOBODYS, updatedAt: now, ...(phase && { phase: literal(phase) }) },
       [terms.progress]: withoutNext({ $mergeObjects: [progressAcrossPhases(terms), begunAnew] }),
     }
-    // What inserts have left was there before: it lies under what this sets.
+    // The queued inserts were there before: they lie under the values that this sets.
     const left = { $replaceWith: { $mergeObjects: ['$$ROOT', nextFields(terms)] } }
     return [unmarked(terms, id, operating, { $expr: hasOurShape(terms) }, isNotHeld(terms)), [left, { $set: moved }]]
   },
@@ -127,10 +127,10 @@ export const operationWrites = {
     ]
   },
 
-  /** Sets a state back, if what an operation has set still stands, and no other one has set it since. */
+  /** Sets a state back, if the one that an operation has set still stands, and no other operation has set it since. */
   setStateBack(terms: Terms, id: unknown, operating: Operating, { of, before, wanted, state }: StateBack): Write {
     const stands = { state: { $eq: state, $not: { $type: 'array' } } }
-    // One of an earlier version has left no name.
+    // An operation of an earlier version has left no name.
     const isLast: Filter<Document> = { [stateByIn(terms)]: { $in: [of, null] } }
     const { stateBy } = before.progress
     const operations = withUndoMark(terms, operating, of, before.operations)
@@ -140,8 +140,9 @@ export const operationWrites = {
   },
 
   /**
-   * Puts it back to where it was before an operation, if that was the last one to act on it and no step of it has begun since, and nobody
-   * has moved it, answered its question or changed what the operation has set. What others than its holders write in `progress` stays as it is.
+   * Puts it back to its state before an operation. The operation must be the last one to act on it. No step of it may have begun since, and no
+   * one may have moved it, answered its question or changed the fields that the operation has set. Fields that others than its holders write in
+   * `progress` stay as they are.
    */
   putBack(terms: Terms, id: unknown, operating: Operating, { of, before, set, phase, wakes }: PutBack): Write {
     const { operation, by } = operating
@@ -180,19 +181,19 @@ const stateUpdate = (terms: Terms, state: unknown, marks: Document): Document[] 
   { $unset: stateInNext(terms) },
 ]
 
-/** From where a document begins again. */
+/** The point from which a document begins again. */
 export interface Redo {
   readonly phase: string | undefined
   readonly step: string | undefined
   readonly set: Document
 }
 
-/** Fields of `progress` that are written while nobody holds the document, and that no operation writes. */
+/** Fields of `progress` that are written while no replica holds the document, and that no operation writes. */
 const OTHERS = ['outbox', 'waiters', 'next']
 const without = (progress: Document): Document =>
   Object.fromEntries(Object.entries(progress).filter(([field]) => !OTHERS.includes(field)))
 
-/** What a document was before an operation, as far as the operation may change it. */
+/** The state of a document before an operation, as far as the operation may change it. */
 export interface Before {
   readonly phase: string
   readonly lockedAt?: unknown
@@ -212,7 +213,7 @@ export interface StateBack {
   readonly before: Before
   /** The state that its owner wanted before it. */
   readonly wanted: unknown
-  /** What that operation has set. */
+  /** The state that the operation has set. */
   readonly state: string
 }
 
@@ -220,15 +221,15 @@ export interface PutBack {
   /** The operation that is undone. */
   readonly of: string
   readonly before: Before
-  /** What that has set. */
+  /** The fields that the operation has set. */
   readonly set: Document
-  /** The phase in which it left the document. */
+  /** The phase of the document after the operation. */
   readonly phase: string
-  /** Whether it made the document due. */
+  /** True if the operation made the document due. */
   readonly wakes: boolean
 }
 
-/** What an operation may have to put back of a document that was read. */
+/** Collects the fields of a read document that an operation may have to put back. */
 export function beforeOf(document: Document, { progress }: Pick<Terms, 'progress'>, fields: readonly string[]): Before {
   const { history: _, operations, ...own } = (document[progress] ?? {}) as Document
   const those = (names: readonly string[]) =>
@@ -250,11 +251,11 @@ export const beforeProjection = ({ progress }: Pick<Terms, 'progress'>, fields: 
 const valueAt = (document: Document, path: string): unknown =>
   path.split('.').reduce((value: unknown, name) => Object(value)[name], document)
 
-/** The state that its owner wants of a document that was read: what an insert has left for it is newer. */
+/** The state that its owner wants of a document that was read: that of a queued insert is newer. */
 export const stateWanted = (document: Document, terms: Pick<Terms, 'progress'>): unknown =>
   valueAt(document, stateInNext(terms)) ?? document['state']
 
-/** Matches a document that is as it was read, in what an operation may have to put back of it. */
+/** Matches a document that hasn't changed since it was read, in the fields that an operation may have to put back. */
 export function isAsRead(document: Document, terms: Terms, what: 'state' | readonly string[]): Filter<Document> {
   const isOurs = document[terms.progress]?.constructor === Object
   const ofState = ['state', ...(isOurs ? [stateInNext(terms), stateByIn(terms), marksIn(terms)] : [])]
@@ -270,21 +271,21 @@ const keptFields = ({ progress }: Pick<Terms, 'progress'>, fields: readonly stri
   ...['phase', 'lockedAt', 'updatedAt', 'fence', progress, ...fields],
 ]
 
-/** Whether an operation may have acted on a document, and the latest of those that have since are all that it knows. */
+/** True if an operation may have acted on a document, but the document's marks only go back to later ones. */
 export const isForgotten = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
   const marks: unknown = (document[progress] as Document | undefined)?.['operations']
   return Array.isArray(marks) && marks.length >= MOST_MARKS && !marks.includes(operation)
 }
 
-/** Whether an operation is among the latest that acted on a document. */
+/** True if an operation is among the latest that acted on a document. */
 export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
   const marks: unknown = (document[progress] as Document | undefined)?.['operations']
   return Array.isArray(marks) && marks.includes(operation)
 }
 
 /**
- * Removes one of an operation's documents, if nobody holds it; whether it did. It needs no mark: what is removed is in no phase in which documents
- * are selected.
+ * Removes one of an operation's documents, if no replica holds it; true if it did. It needs no mark: a removed document is in no phase that
+ * selects documents.
  */
 export async function removeByOperation(
   documents: Collection,
@@ -299,10 +300,10 @@ export async function removeByOperation(
   return (await removeOne(documents, terms, telling, which, { by, reason: `removed (${operation})` })) !== undefined
 }
 
-/** Why an operation's write matched nothing; `done`: it had been done before. */
+/** The reason that an operation's write matched nothing; `done`: it had been done before. */
 export type Unmatched = 'done' | 'gone' | 'held' | 'parked' | 'changed'
 
-/** What became of a document that an operation's write didn't match. */
+/** Finds out why an operation's write didn't match a document. */
 export async function whyUnmatched(
   documents: Collection,
   terms: Terms,
@@ -322,8 +323,8 @@ export async function whyUnmatched(
 }
 
 /**
- * The types that an `_id` may have, in the order in which the server sorts them, each with its number in BSON. A comparison in a filter only
- * finds values of the same type.
+ * The types that an `_id` may have, in the server's sort order, each with its number in BSON. A comparison in a filter only finds values of the
+ * same type.
  */
 const ID_TYPES: readonly (readonly [names: readonly string[], numbers: readonly number[]])[] = [
   [['minKey'], [0xff]],

@@ -11,23 +11,22 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, literal, perDocument, type Terms } from '../terms/terms.js'
 
 /*
- * Writes to documents by those who don't hold them: owners, operators, and replicas on their behalf. Each is one write that the server
- * judges by the lease fields, so that it can't conflict with a holder; the two that do take a document away also remove `lockedBy`, so
- * that the holder's late writes match nothing.
+ * Writes to documents by processes that don't hold them: owners, operators, and replicas on their behalf. Each is one write that the server
+ * judges by the lease fields, so that it can't conflict with a holder. The two that do take a document away also remove `lockedBy`, so that the
+ * holder's late writes match nothing.
  */
 
 /** Inside a transaction of the caller's, or without one. */
 export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
 
-/** Why an owner's write changed nothing. */
+/** The reason that an owner's write changed nothing. */
 type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 
-/** Due at once, whoever holds it: for an update by which an owner changes what is to be done. */
+/** Due immediately, even if it is held: for an update by which an owner changes the work. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
 /**
- * Sets what the owner wants, even while the document is held: a state rule moves it once nobody holds it. The state in an insert that was left
- * for it is older.
+ * Sets the owner's state, even while the document is held: a state rule moves it once no replica holds it. The state of a queued insert is older.
  */
 export async function setState(
   documents: Collection,
@@ -44,7 +43,7 @@ export async function setState(
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
 
-/** Ends a document's sleep: it is due at once. Does nothing if it is held or parked. */
+/** Ends a document's sleep: it is due immediately. Does nothing if it is held or parked. */
 export async function wake(
   documents: Collection,
   terms: Terms,
@@ -68,8 +67,8 @@ interface Sleeper {
 
 /**
  * Ends the sleeps of documents in these phases. One that was claimed or woken since it was seen no longer matches.
- * @param heard the news for which they are woken, stored with them
- * @returns how many were woken
+ * @param heard the news that wakes them, stored with them
+ * @returns the number of documents woken
  */
 export async function wakeSleepers(
   documents: Collection,
@@ -94,7 +93,7 @@ export async function wakeSleepers(
   return (await updateNamed(documents, updates)).modifiedCount
 }
 
-/** Gives a parked document another go, with its attempts and claims at 0. `by`: who did it, for the history. */
+/** Unparks a document, with its attempts and claims at 0. `by`: the person who did it, for the history. */
 export const unpark = (
   documents: Collection,
   terms: Terms,
@@ -107,9 +106,9 @@ export const unpark = (
 }
 
 /**
- * Gives another go to all documents in these phases that are parked because of a bug of the program: one update of what the claim index has as
- * parked there.
- * @returns how many there were
+ * Unparks all documents in these phases that are parked because of a bug of the program: one update of those that the claim index shows as parked
+ * there.
+ * @returns the number unparked
  */
 export async function unparkBugs(
   documents: Collection,
@@ -153,7 +152,7 @@ async function giveAnotherGo(
   return matchedCount > 0
 }
 
-/** Its condition, and its update. */
+/** The condition and the update of an unpark. */
 function anotherGo(terms: Terms, why: { readonly reason: string; readonly by: string }): [Document, Document[]] {
   const progress = `$${terms.progress}`
   const history = historyWith(terms, { outcome: 'owner', ...why })
@@ -166,7 +165,7 @@ function anotherGo(terms: Terms, why: { readonly reason: string; readonly by: st
   ]
 }
 
-/** Stops a document that nobody holds until a person or its owner goes on with it. Does nothing if it is held, or parked already. */
+/** Parks a document that no replica holds, until a person or its owner goes on with it. Does nothing if it is held, or parked already. */
 export async function parkIdle(
   documents: Collection,
   terms: Terms,
@@ -188,7 +187,7 @@ export async function parkIdle(
   return matchedCount > 0
 }
 
-/** Why an owner's write found nothing to change, by the document as it is now. */
+/** Finds out why an owner's write changed nothing, by the document as it is now. */
 export async function whyUnwritten(
   documents: Collection,
   id: unknown,

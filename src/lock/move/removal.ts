@@ -15,12 +15,12 @@ import { removalUpdate, type TellingLifecycle } from './told-removal.js'
 
 export interface RemovalRequest {
   readonly phase: string
-  /** How long a document is kept after it has entered the phase, in ms. */
+  /** The milliseconds that a document is kept after it has entered the phase. */
   readonly keepForMs: number
   readonly limit: number
   readonly dueBound: Date
   readonly random: () => number
-  /** Set where removals are told: the documents are then not deleted, but marked as removed. */
+  /** Set if removals are delivered to callbacks: the documents are then not deleted, but marked as removed. */
   readonly telling?: TellingLifecycle | undefined
   /** Documents that refuse writes, which are left out; those that refuse the write that arms or marks them are added. */
   readonly refusing?: RefusingDocuments | undefined
@@ -29,21 +29,20 @@ export interface RemovalRequest {
 export interface RemovalResult {
   readonly removed: number
   /**
-   * Documents that somebody else put into the phase: from now on they sleep until their time, or forever if `progress` is
-   * the owner's or `phase` an array.
+   * Documents that another writer put into the phase: from now on they sleep until their time, or forever if `progress` is the owner's or `phase`
+   * an array.
    */
   readonly armed: number
-  /** Those of them that were put aside. */
+  /** Those of them that were quarantined. */
   readonly putAside: readonly PutAside[]
   readonly refused: readonly Refused[]
 }
 
 /**
- * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. Nobody holds a
- * due document; both writes judge that again by the server's clock. One without `progress.since` (written into the phase by
- * hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and is
- * never deleted. One whose callbacks haven't been told of all is kept until they have; where removals are told, it is marked as removed and they are
- * told the rest first.
+ * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. No replica holds a due document;
+ * both writes judge that again by the server's clock. One without `progress.since` (written into the phase by hand) is kept for `keepFor` from
+ * now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and is never deleted. One with undelivered callbacks is kept
+ * until they are delivered. If removals are delivered, it is marked as removed and the rest is delivered first.
  */
 export async function removeFinal(
   collection: Collection,
@@ -88,7 +87,7 @@ function hasBeenKept(terms: Terms, keepForMs: number): Document {
   return { $and: [isDue(terms), isPastDate(terms, since), isOver] }
 }
 
-/** A document whose callbacks haven't been told of all is kept until they have. */
+/** Matches documents without undelivered callbacks: others are kept until these are delivered. */
 const hasTold = ({ callbacks, progress }: Terms): Document =>
   callbacks ? { [`${progress}.outbox.next`]: { $exists: false } } : {}
 

@@ -5,7 +5,7 @@ import { historyWith } from '../record/history.js'
 import { applyNextOfHolder } from '../record/next.js'
 import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
-/** A phase of an older version of a lifecycle, and what this version calls it. */
+/** A phase of an older version of a lifecycle, and its name in this version. */
 export interface Rename {
   readonly from: string
   readonly to: string
@@ -17,9 +17,9 @@ export function renameLook(terms: Terms, rename: Rename): Filter<Document> {
 }
 
 /**
- * A rename's filter and update for some of the documents that a look found. A document that a replica of the older version
- * holds is never touched: its step ends as in that version. Only the phase's name changes: a sleep, a park, its step and its
- * deadline go on; an expired holder's `lockedBy` is removed, so that its late write doesn't match, and what was left for it is applied.
+ * A rename's filter and update for some of the documents that a look found. A document that a replica of the older version holds is never
+ * touched: its step ends as in that version. Only the phase's name changes: a sleep, a park, its step and its deadline go on. An expired holder's
+ * `lockedBy` is removed, so that its late write doesn't match, and a queued insert is applied.
  */
 export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const reason = `${rename.from} is called ${rename.to} now`

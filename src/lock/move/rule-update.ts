@@ -12,7 +12,7 @@ export interface StateRule {
   readonly when: string
   readonly from: readonly string[]
   readonly goTo: string
-  /** What the owner's state becomes with the move. */
+  /** The owner's state after the move. */
   readonly setState?: string | undefined
 }
 
@@ -30,9 +30,9 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
 }
 
 /**
- * A rule's filter and update for some of the documents that a look found. The condition is in the update itself: a held
- * document is never touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps
- * `progress.endedBy`. A `progress` of the owner's stays as it is. What was left for a document whose holder is gone goes with it.
+ * A rule's filter and update for some of the documents that a look found. The condition is in the update itself: a held document is never
+ * touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps `progress.endedBy`. A `progress` of the owner's
+ * stays as it is. An insert queued for a document whose holder is gone is applied with it.
  */
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const now = terms.protocol.now()

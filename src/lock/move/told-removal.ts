@@ -7,34 +7,34 @@ import { type CallbackName, hasOurShape, literal, progressAcrossPhases, type Ter
 import type { OwnerWriteOptions } from './owner-writes.js'
 
 /*
- * Removals of documents that have something to tell (docs/callbacks.md). Such a document isn't deleted: it goes to the lifecycle's
- * `removedPhase`, with a last entry in its outbox, in one update. From then on nothing claims, moves or revives it, as all of that names phases
- * that a lifecycle has; what tells the last entry deletes it. Whatever crashes in between leaves a document that is as it was, or one of which it
- * is still to be told.
+ * Removals of documents that have something to deliver (docs/callbacks.md). Such a document isn't deleted: it goes to the lifecycle's
+ * `removedPhase`, with a last entry in its outbox, in one update. From then on nothing claims, moves or revives it, because all of that names
+ * phases that a lifecycle has; the delivery of the last entry deletes it. A crash in between leaves a document that is as it was, or one with an
+ * undelivered removal.
  */
 
-/** A lifecycle whose removals may have to be told. */
+/** A lifecycle whose removals may have to be delivered. */
 export interface TellingLifecycle {
   readonly lifecycle: string
   readonly callbacks: readonly CallbackName[]
-  /** Its own, and those that it has renamed: documents in others aren't its own. */
+  /** Its own phases, and those that it has renamed: documents in others aren't its own. */
   readonly phases: readonly string[]
 }
 
-/** Who removes it, and why. */
+/** The remover and the reason. */
 export interface RemovedBy {
   readonly by: string
   readonly reason: string | null
 }
 
-/** What became of a removal. */
+/** The outcome of a removal. */
 export type Removed =
   /** It is gone. */
   | 'deleted'
-  /** It is deleted when its callbacks have been told. */
+  /** It is deleted once its callbacks are delivered. */
   | 'told'
 
-/** Documents whose removal is told, or that have something else to tell before they go. Others are deleted at once. */
+/** Matches documents whose removal is delivered, or that have other callbacks to deliver before they go. Others are deleted immediately. */
 export function hasToTell(terms: Terms, { callbacks, phases }: TellingLifecycle): Filter<Document> {
   const untold = { [`${terms.progress}.outbox.next`]: { $exists: true } }
   return {
@@ -44,7 +44,7 @@ export function hasToTell(terms: Terms, { callbacks, phases }: TellingLifecycle)
   }
 }
 
-/** The update of a removal that is told. It ends any lease: the holder's writes match nothing. */
+/** The update of a removal that is delivered. It ends any lease: the holder's writes match nothing. */
 export function removalUpdate(
   terms: Terms,
   { lifecycle, callbacks }: Pick<TellingLifecycle, 'lifecycle' | 'callbacks'>,
@@ -62,15 +62,15 @@ export function removalUpdate(
   return [{ $set: removed }]
 }
 
-/** A document may get something to tell between two writes, but not so often. */
+/** The limit of rounds: a document may get something to deliver between two writes, but not this often. */
 const MOST_ROUNDS = 10
 
 /**
  * Removes one document, if it matches.
  * @param telling undefined: its lifecycle has no callbacks
- * @param unlessHeld not while somebody has a lease on it
- * @param where what else it has to be
- * @returns undefined: there is none, or none that matches; or it is removed already
+ * @param unlessHeld not while a replica has a lease on it
+ * @param where its further conditions
+ * @returns undefined: there is no such document, or none that matches; or it is removed already
  */
 export async function removeOne(
   documents: Collection,

@@ -10,12 +10,12 @@ import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { countAt, literal, perDocument } from '../terms/terms.js'
 import { type EntryName, outboxIn, outboxIndex } from './outbox.js'
 
-/** Where outboxes are. */
+/** The outboxes of a lifecycle. */
 export interface Outboxes {
   readonly collection: Collection
   /** The field that holds Phaselock's own. */
   readonly progress: string
-  /** The callbacks that this process has: what is to be told next to another one is left to others. */
+  /** The callbacks that this process has: outboxes whose next entry is for another callback are left to other processes. */
   readonly callbacks: readonly EntryName[]
   /** Those of the lifecycle, and its {@link removedPhase}: documents in others are another's, whose callbacks have the same names. */
   readonly phases: readonly string[]
@@ -25,24 +25,24 @@ export interface Outboxes {
 export interface Delivery {
   readonly id: unknown
   readonly token: string
-  /** Whoever took it before has never let go of it: its process has ended, or stands still. */
+  /** The process that took it before has never let go of it: it has ended, or hangs. */
   readonly isSuspect?: boolean
 }
 
-/** The server's clocks of a set's members may differ by so much from what this process knows. It only saves reading keys. */
+/** The most that the clocks of a set's members may differ from this process's estimate of the time. It only saves reading keys. */
 const SLACK_MS = 60_000
 const REDATED_AT_ONCE = 1_000
 
 /** The server's time as the replica knows it. */
 export interface OutboxTime {
   readonly now: Date
-  /** A forward step of that clock that isn't confirmed: by it nobody's hold on an outbox ends. Default: 0. */
+  /** The size of an unconfirmed forward step of that clock: it ends no hold on an outbox. Default: 0. */
   readonly heldMs?: number | undefined
-  /** Later nobody's hold ends: the clock may have stepped since a look has seen it. Default: always. */
+  /** Later no hold ends: the clock may have stepped since a look has seen it. Default: always. */
   readonly validUntil?: Date | undefined
 }
 
-/** The question of a look whether anything is due, and of a search for it. */
+/** The filter of due outboxes, for a look's question and for a search. */
 export function outboxDue(of: Omit<Outboxes, 'collection'>, time: OutboxTime): Filter<Document> {
   const until = new Date(time.now.getTime() + SLACK_MS)
   return { ...isOpen(of), [`${of.progress}.outbox.dueAt`]: { $lte: until }, $expr: isDueBy(of, time) }
@@ -64,9 +64,9 @@ const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): 
 })
 
 /**
- * Outboxes that were held before the server's clock stepped back are held by it for longer by the whole step, also those whose holder is gone: their
- * leases begin anew. A holder that lives loses nothing, as by its own clock it has no more than that.
- * @returns how many
+ * Restarts the leases of outboxes that were held before the server's clock stepped back. By that clock they last longer by the whole step, even
+ * those whose holder is gone. A live holder loses nothing, because by its own clock it has no more than that.
+ * @returns the number of outboxes
  */
 export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): Promise<number> {
   const dueAt = `${of.progress}.outbox.dueAt`
@@ -92,10 +92,10 @@ export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): 
   return redated
 }
 
-/** Which of those that are due: untried ones, those whose last try has failed, or suspects ({@link Delivery}). */
+/** A kind of due outbox: untried ones, those whose last try has failed, or suspects ({@link Delivery}). */
 export type DueKind = 'untried' | 'failed' | 'suspect'
 
-/** Documents whose outbox is due, at most `limit`, the longest due first. */
+/** Finds documents whose outbox is due, at most `limit`, the longest due first. */
 export async function dueOutboxes(
   of: Outboxes,
   time: OutboxTime,
@@ -121,7 +121,7 @@ export async function dueOutboxes(
 interface Taking {
   readonly token: string
   readonly leaseMs: number
-  /** The outcome was recorded by this process, and it is the first to try: before others may. */
+  /** The outcome was recorded by this process, which is the first to try, before others may. */
   readonly justStored: boolean
   readonly areSuspects?: boolean
   readonly time: OutboxTime
@@ -129,8 +129,8 @@ interface Taking {
 }
 
 /**
- * Takes the outboxes of some documents for `leaseMs`, as far as they are due, and reads those that it has won. Suspects are taken by themselves
- * only, whatever has been recorded of them since.
+ * Takes the outboxes of some documents for `leaseMs`, as far as they are due, and reads those that it has won. Suspects are only taken
+ * separately, whatever has been recorded of them since.
  */
 export async function takeOutboxes(
   of: Outboxes,
@@ -157,24 +157,25 @@ export async function takeOutboxes(
   if (matched === 0) return { documents: [], unreadable: [], refused }
   const { projection } = how
   const own = { ...withIds(ids), [`${progress}.outbox.by`]: how.token }
-  // As a majority has it: an outcome that was stored after the take, and is undone, is told to nobody.
+  // As a majority has it: an outcome that was stored after the take, and is undone, is never delivered.
   const reading = { hint: ID_INDEX, batchSize: ids.length + 1, ...COMMITTED, ...(projection && { projection }) }
   const read = await readEach(collection, own, reading, progress)
   return { ...read, refused }
 }
 
-/** A delivery of which entries up to one were told. */
+/** A delivery whose entries have been delivered up to and including `seq`. */
 export interface Told extends Delivery {
   readonly seq: number
-  /** The next entry is told under the same token; otherwise the outbox is let go, and what is left in it is due at once. */
+  /** The next entry is delivered under the same token; otherwise the outbox is let go, and the rest in it is due immediately. */
   readonly goesOn: boolean
   /** It was its last entry, and the document is in this phase, a {@link removedPhase}: it is deleted. */
   readonly removed?: string | undefined
 }
 
 /**
- * Takes what was told out of the outboxes, and deletes documents that have told their last entry, as far as each is still held under its token. One that goes on stays held for `leaseMs` more.
- * @returns how many were still held
+ * Takes delivered entries out of the outboxes, and deletes documents whose last entry is delivered, as far as each is still held under its token.
+ * One that goes on stays held for `leaseMs` more.
+ * @returns the number that were still held
  */
 export async function toldOutboxes(
   of: Outboxes,
@@ -213,14 +214,14 @@ function withoutTold(progress: string, seq: Document, leaseMs: number | undefine
   return { [`${progress}.outbox`]: { $let: { vars: { left }, in: outbox } } }
 }
 
-/** Why an outbox is let go with its first entry untold. */
+/** The reason that an outbox is let go with its first entry undelivered. */
 export type LetGo =
   /** The callback failed: tried again after a pause, or (null) when a person says so. `isNoTry`: it wasn't called this time. */
   | { readonly error: string; readonly pauseMs: number | null; readonly isNoTry?: true }
   /** It wasn't called: that counts as no try, and a suspect stays one. */
   | 'uncalled'
 
-/** A delivery that ends with its first entry untold. */
+/** A delivery that ends with its first entry undelivered. */
 export interface Leaving extends Delivery {
   readonly why: LetGo
 }
@@ -247,9 +248,9 @@ function afterLetGo(box: string, why: LetGo, isSuspect = false): Document {
 }
 
 /**
- * A person's word about a document whose callbacks fail: the first one is tried again now, or given up for good.
+ * Carries out a person's decision about a document whose callbacks fail: the first one is tried again now, or given up for good.
  * @param entry the first one, as the person has seen it; `removed`: it is the last one of a document in this phase, which goes with it
- * @returns whether it is still the first, and isn't being told just now
+ * @returns true if it is still the first, and isn't being delivered just now
  */
 export async function retryOutbox(
   { collection, progress }: Pick<Outboxes, 'collection' | 'progress'>,
@@ -269,7 +270,7 @@ export async function retryOutbox(
   return (await updateNamed(collection, [{ ids: [id], filter, update }])).matchedCount > 0
 }
 
-/** Documents of which something is to be told, in whatever phases, with the server's time. */
+/** Reads documents with undelivered entries, in whatever phases, with the server's time. */
 export function untoldOutboxes(
   { collection, progress, callbacks }: Omit<Outboxes, 'phases'>,
   limit: number,
@@ -289,7 +290,7 @@ export function untoldOutboxes(
   return collection.aggregate(pipeline, how).toArray()
 }
 
-/** A person may have put anything there. */
+/** The entries of an outbox. A person may have put anything there. */
 const openOf = (progress: string): Document => {
   const open = `$${progress}.outbox.open`
   return { $cond: [{ $isArray: open }, open, []] }

@@ -4,16 +4,17 @@ import type { EndKind } from '../record/step-end.js'
 import { type CallbackName, countAt, literal, type Terms } from '../terms/terms.js'
 
 /*
- * The outbox: what a document's callbacks haven't been told yet, in the document itself (docs/callbacks.md).
+ * The outbox: the undelivered entries of a document's callbacks, in the document itself (docs/callbacks.md).
  *
  * Invariants:
- * - An entry is stored by the very update that does what it tells of: neither is there without the other, whatever crashes in between.
- * - An entry leaves the outbox only after its callback has returned, or because a person skips it. So each is told at least once, and
- *   nothing is dropped without a word: a document whose outbox is full doesn't go on.
- * - Only the first entry is told, and only by who has the outbox's lease (`by`, until `dueAt`, by the server's clock). So one document's
- *   callbacks are told in their order, one at a time.
- * - A document that is removed with something to tell goes to a phase that no lifecycle can have: nothing claims, moves or changes it any more.
- *   Its last entry says that it is to be deleted, and only what tells that entry deletes it. So it is told last, and never of one that lives on.
+ * - An entry is stored by the very update that makes the change it reports: neither is there without the other, whatever crashes in between.
+ * - An entry leaves the outbox only after its callback has returned, or because a person skips it. So each is delivered at least once, and
+ *   nothing is dropped silently: a document whose outbox is full doesn't go on.
+ * - Only the first entry is delivered, and only by the holder of the outbox's lease (`by`, until `dueAt`, by the server's clock). So one
+ *   document's callbacks run in their order, one at a time.
+ * - A document that is removed with something to deliver goes to a phase that no lifecycle can have: nothing claims, moves or changes it any
+ *   more. Its last entry says that it is to be deleted, and only the delivery of that entry deletes it. So this entry comes last, and never from
+ *   a document that lives on.
  * - A lifecycle without callbacks stores nothing of this, and reads nothing for it.
  */
 
@@ -25,25 +26,25 @@ export const CALLBACK_NAMES = [
   'onRemoved',
 ] as const satisfies readonly CallbackName[]
 
-/** Whom an entry is for: a callback; `delete` stands at the end, where the removal itself is told to nobody. */
+/** The addressee of an entry: a callback; `delete` stands at the end, where the removal itself is not delivered. */
 export type EntryName = CallbackName | 'delete'
 
-/** The names of the entries with which a document ends: what tells them deletes it. */
+/** The names of the entries that end a document: their delivery deletes it. */
 const LAST_ENTRIES: readonly EntryName[] = ['onRemoved', 'delete']
 export const isLastEntry = ({ callback }: Pick<OutboxEntry, 'callback'>): boolean => LAST_ENTRIES.includes(callback)
 
 const REMOVED = '$removed:'
-/** The phase of documents of a lifecycle that are removed, and are there only until that has been told. No phase's own name begins with `$`. */
+/** The phase of removed documents of a lifecycle that are only there until the removal is delivered. No phase's own name begins with `$`. */
 export const removedPhase = (lifecycle: string): string => `${REMOVED}${lifecycle}`
-/** Whether a phase is the {@link removedPhase} of any lifecycle. */
+/** True if a phase is the {@link removedPhase} of any lifecycle. */
 export const isRemovedPhase = (phase: unknown): boolean => typeof phase === 'string' && phase.startsWith(REMOVED)
 
-/** What a callback has still to be told. */
+/** An undelivered event for a callback. */
 export interface OutboxEntry {
   /** Grows by 1 with each entry of a document. */
   readonly seq: number
   readonly callback: EntryName
-  /** When it happened, by the server's clock. */
+  /** The time of the event, by the server's clock. */
   readonly at: Date
   readonly from: string
   readonly to: string
@@ -57,28 +58,28 @@ export interface OutboxEntry {
 /** A document's outbox as it is read. */
 export interface Outbox {
   readonly open: readonly OutboxEntry[]
-  /** When it may be delivered next, or the lease of who delivers it ends; `PARKED_AT`: when a person says so. */
+  /** The time when it may be delivered next, or when its holder's lease ends; `PARKED_AT`: when a person says so. */
   readonly dueAt: Date | undefined
-  /** Who delivers it now; absent: nobody. */
+  /** The process that delivers it now; absent: none. */
   readonly by: string | undefined
-  /** How often the first entry was tried. */
+  /** The number of tries of the first entry. */
   readonly tries: number
-  /** Why the last try failed. */
+  /** The error of the last try. */
   readonly error: string | undefined
-  /** A person has put something else than entries there: nothing of it can be told before they mend it. */
+  /** A person has put something else than entries there: nothing of it can be delivered before they mend it. */
   readonly isDamaged: boolean
 }
 
-/** With so many entries a document doesn't go on: 100 of 1 KB at most are no burden, and whoever moves it has to wait for its callbacks. */
+/** The number of entries that stops a document: 100 of 1 KB at most are no burden, and its next mover has to wait for its callbacks. */
 export const MOST_OPEN = 100
-/** What is kept of a reason. */
+/** The part of a reason that is kept. */
 const LONGEST_REASON = 500
-/** The replica that has recorded an outcome delivers it; others leave it alone for so long. */
+/** The replica that has recorded an outcome delivers it; others leave it alone for this long. */
 const RECORDER_FIRST_MS = 2_000
 
 /**
- * Finds what is due, for each callback that a replica has, in its lifecycle's phases: others may share the collection. A key each where nothing
- * is. Only for lifecycles with callbacks.
+ * Finds due outboxes, for each callback that a replica has, in its lifecycle's phases: others may share the collection. A key each where nothing
+ * is due. Only for lifecycles with callbacks.
  */
 export const outboxIndex = (progress: string): Readonly<Record<string, 1>> => ({
   [`${progress}.outbox.next`]: 1,
@@ -86,7 +87,7 @@ export const outboxIndex = (progress: string): Readonly<Record<string, 1>> => ({
   [`${progress}.outbox.dueAt`]: 1,
 })
 
-/** Something to be told, as the update that does it knows it. `to`: absent where the document stays in its phase. */
+/** An event for callbacks, in the form that the update behind it knows. `to`: absent if the document stays in its phase. */
 export interface NewEvent {
   readonly outcome: RecordedOutcome
   readonly to?: string | undefined
@@ -106,7 +107,7 @@ export function callbacksAfter({ callbacks }: Pick<Terms, 'callbacks'>, end: End
 const only = (declared: readonly CallbackName[], names: readonly CallbackName[]) =>
   names.filter((name) => declared.includes(name))
 
-/** What the end of a step adds to `progress`; undefined: nothing. */
+/** The addition of a step's end to `progress`; undefined: nothing. */
 export function outboxAfter(terms: Terms, end: EndKind, token: string): Document | undefined {
   const names = callbacksAfter(terms, end)
   if (names.length === 0) return undefined
@@ -120,14 +121,14 @@ export function outboxAfter(terms: Terms, end: EndKind, token: string): Document
   return { outbox: outboxWith(terms, names, event, RECORDER_FIRST_MS) }
 }
 
-/** What a state rule adds to `progress`; undefined: nothing. */
+/** The addition of a state rule to `progress`; undefined: nothing. */
 export function outboxAfterRule(terms: Terms, to: string, reason: string): Document | undefined {
   const names = only(terms.callbacks ?? [], ['onMoved'])
   if (names.length === 0) return undefined
   return { outbox: outboxWith(terms, names, { outcome: 'rule', to, reason, by: 'rule' }, 0) }
 }
 
-/** What a removal adds to `progress`: the last entry there will be. */
+/** The addition of a removal to `progress`: the last entry there will be. */
 export const outboxAfterRemoval = (
   terms: Terms,
   callbacks: readonly CallbackName[],
@@ -141,13 +142,13 @@ export const outboxAfterRemoval = (
   ),
 })
 
-/** A document that a rule may move has room in its outbox. */
+/** Matches documents with room in their outbox, which a rule may move. */
 export const hasRoom = ({ callbacks, progress }: Terms): Document =>
   callbacks ? { [`${progress}.outbox.open.${MOST_OPEN - 1}`]: { $exists: false } } : {}
 
 /**
- * The outbox with one more entry for each of the callbacks. Where it was empty, it is due after `restMs`; where it wasn't, whoever delivers the
- * earlier ones goes on with it.
+ * The outbox with one more entry for each of the callbacks. If it was empty, it is due after `restMs`; otherwise the process that delivers the
+ * earlier entries goes on with it.
  */
 function outboxWith(terms: Terms, names: readonly EntryName[], event: NewEvent, restMs: number): Document {
   const field = `$${terms.progress}.outbox`
@@ -176,7 +177,7 @@ function outboxWith(terms: Terms, names: readonly EntryName[], event: NewEvent, 
   return { $let: { vars, in: { $mergeObjects: [{ $cond: [isEmpty, first, field] }, more] } } }
 }
 
-/** The outbox in a document's progress. A person may have put anything there: what isn't an entry is none. */
+/** Reads the outbox in a document's progress. A person may have put anything there: other values than entries are ignored. */
 export function outboxIn(progress: unknown): Outbox {
   const { open, dueAt, by, tries, error } = Object(Object(progress)['outbox']) as Document
   return {

@@ -3,10 +3,10 @@ import { LEAST_PAUSE_MS } from '../terms/constants.js'
 import { type BackOffRule, DEFAULT_BACK_OFF, inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
 
 /**
- * How long a waiting document sleeps until its next look: a share of the time waited so far (default a tenth) while that is
- * within the patience (default two minutes), the whole lockTimeout after that; never longer than lockTimeout, nor shorter than the least
- * wait, which is the tick: whoever a handler asks is asked no more often than by a tick that looks at all that waits.
- * Waited 0 s -> 1 s, 10 s -> 1 s, 30 s -> 3 s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s and a tick of 1 s).
+ * The time that a waiting document sleeps until its next look: a share of the time waited so far (default a tenth) while that is within the
+ * patience (default two minutes), the whole lockTimeout after that. Never longer than lockTimeout, nor shorter than the least wait, which is the
+ * tick: a system that handlers ask is asked no more often than by a tick that looks at all that waits. Waited 0 s -> 1 s, 10 s -> 1 s, 30 s -> 3
+ * s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s and a tick of 1 s).
  */
 export function pauseMs(waitedMs: number, terms: Pick<Terms, 'lockTimeoutMs' | 'backOff' | 'leastWaitMs'>): number {
   const { lockTimeoutMs, backOff, leastWaitMs } = terms
@@ -24,18 +24,18 @@ export function errorPauseMs(attempt: number, random: number, rule: BackOffRule 
   return Math.round(pause * (0.8 + 0.4 * random))
 }
 
-/** The longest pause between steps: whatever goes in circles costs next to nothing then, and what is only long goes on. */
+/** The longest pause between steps: a document that goes in circles costs next to nothing then, and a long chain goes on. */
 const LONGEST_STEP_PAUSE_MS = 1_000
 
-/** The pause after the `steps`-th step in a row, 100 ms to 1 s: doubled each time that it has taken as many again; undefined: none. */
+/** The pause after the `steps`-th step in a row, 100 ms to 1 s: doubled after each further `afterSteps` steps; undefined: no pause. */
 export function stepPauseMs(steps: number, { afterSteps }: BackOffRule): number | undefined {
   if (steps < afterSteps) return undefined
   return Math.min(LEAST_PAUSE_MS * 2 ** (Math.floor(steps / afterSteps) - 1), LONGEST_STEP_PAUSE_MS)
 }
 
 /**
- * Time waited, on the server: now - the newest of `updatedAt`, `progress.at` and `progress.since` that is a date and not in
- * the future; 0 if none is. A wait touches none of the three: otherwise its back-off would never grow.
+ * Time waited, on the server: now - the newest of `updatedAt`, `progress.at` and `progress.since` that is a date and not in the future; 0 if
+ * there is no such date. A wait touches none of the three: otherwise its back-off would never grow.
  */
 export function waitedMs(terms: Terms): Document {
   const dates = ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since')]

@@ -1,44 +1,44 @@
 import type { Document } from 'mongodb'
 import { canBeId } from '../documents/storable.js'
 
-/** Of a document that a step of another one has inserted: whose child it is, as it is stored in `progress.parent`. */
+/** The parent of a document that a step of another one has inserted, as it is stored in `progress.parent`. */
 export interface StoredParent {
   /** The lifecycle of its parent. */
   readonly lifecycle: string
   /** Its parent's `_id`. */
   readonly id: unknown
-  /** What its parent calls it: unique among the parent's children of this lifecycle. */
+  /** Its parent's name for it: unique among the parent's children of this lifecycle. */
   readonly key: string
-  /** The list of children in which it was inserted. */
+  /** The list of children that it was inserted with. */
   readonly list: string
   /**
-   * The fence of the step that inserted it: a step with a lower one, which has lost the parent since, doesn't remove it; a document that is
-   * inserted with its parent's `_id` later has higher ones, and doesn't take it for its own.
+   * The fence of the step that inserted it. A step with a lower one, which has lost the parent since, doesn't remove it. A document that is
+   * inserted later with its parent's `_id` has higher ones, and doesn't take it for its own.
    */
   readonly fence?: number
 }
 
-/** A list of children that a document's steps have inserted, as far as they are of one lifecycle: an entry of `progress.children`. */
+/** A list of children of one lifecycle that a document's steps have inserted: an entry of `progress.children`. */
 export interface ChildList {
-  /** The list's name, by which it is inserted once. */
+  /** The list's name: a list of this name is inserted once. */
   readonly list: string
   /** The lifecycle of these children; null: the list was empty. */
   readonly lifecycle: string | null
-  /** How many there were when they were inserted. */
+  /** The number of children at the insert. */
   readonly total: number
 }
 
-/** When the children of a document are done: see docs/children.md. */
+/** The condition that ends a wait for children: see docs/children.md. */
 export type ChildrenRule = 'allSucceeded' | 'allDone' | 'anyFailed' | `${number} of ${number}`
 
-/** What a sleeping document waits for besides the end of its sleep, as it is stored in `progress.awaits`. */
+/** The event that a sleeping document awaits besides the end of its sleep, as it is stored in `progress.awaits`. */
 export type StoredAwaits =
   | {
       /** Its children. */
       readonly kind: 'children'
       /** Until this is decided. */
       readonly rule: ChildrenRule
-      /** Whether a child that is parked counts as failed. */
+      /** The effect of a parked child: it is still waited for, or counts as failed. */
       readonly parked: 'waits' | 'fails'
       /** Or until any of them has ended. */
       readonly each?: boolean
@@ -58,7 +58,7 @@ export interface DocumentName {
   readonly id: unknown
 }
 
-/** The parent in a document's progress. A person may have put anything there: what isn't one is none. */
+/** Reads the parent in a document's progress. A person may have put anything there: other values than a parent are ignored. */
 export function parentIn(progress: unknown): StoredParent | undefined {
   const { parent } = Object(progress) as Document
   const { lifecycle, id, key, list, fence } = Object(parent) as Document
@@ -67,7 +67,7 @@ export function parentIn(progress: unknown): StoredParent | undefined {
 }
 
 /**
- * Fences from which children are this document's: those with a lower one were inserted by a former document with its `_id`. Undefined: it has
+ * The least fence of this document's children: those with a lower one were inserted by a former document with its `_id`. Undefined: it has
  * inserted none, or in a version that didn't store it.
  */
 export function childrenFromIn(progress: unknown): number | undefined {
@@ -75,7 +75,7 @@ export function childrenFromIn(progress: unknown): number | undefined {
   return typeof childrenFrom === 'number' ? childrenFrom : undefined
 }
 
-/** Whether a child was inserted by a former document with its parent's `_id`. Without fences that can't be told. */
+/** True if a child was inserted by a former document with its parent's `_id`. Without fences it counts as this document's. */
 export const isOfFormer = (parent: StoredParent, from: number | undefined): boolean =>
   parent.fence !== undefined && from !== undefined && parent.fence < from
 
@@ -90,7 +90,7 @@ export function childListsIn(progress: unknown): readonly ChildList[] {
   })
 }
 
-/** What a document in its sleep waits for; undefined: for nothing but its end. */
+/** Reads the event that a sleeping document awaits; undefined: only its end. */
 export function awaitsIn(progress: unknown): StoredAwaits | undefined {
   const { kind, rule, parked, each, phases, ...name } = Object(Object(progress)['awaits']) as Document
   if (kind === 'children' && typeof rule === 'string')

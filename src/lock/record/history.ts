@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 import { HISTORY_LIMIT } from '../terms/constants.js'
 import { literal, type Terms } from '../terms/terms.js'
 
-/** What may have changed a document's record. */
+/** The events that may have changed a document's record. */
 export const RECORDED_OUTCOMES = [
   'again',
   'wait',
@@ -18,28 +18,28 @@ export const RECORDED_OUTCOMES = [
   'owner',
   'remove',
 ] as const
-/** Why a document's record changed. */
+/** The event behind a change of a document's record. */
 export type RecordedOutcome = (typeof RECORDED_OUTCOMES)[number]
 
 /** One entry of `progress.history`, as it is read back. */
 export interface HistoryEntry {
-  /** When it was recorded, or last for a wait that is counted, by the server's clock. */
+  /** The time of the record, or of the last wait for waits that are counted, by the server's clock. */
   at: Date
   /** The phase that it was in. */
   from: string
-  /** The phase that it is in since; the same unless it moved. */
+  /** The phase that it has been in since; the same unless it moved. */
   to: string
   /** The name of the step that ran; null when it has none. */
   step: string | null
-  /** What ended the step, or moved the document. */
+  /** The event that ended the step, or moved the document. */
   outcome: RecordedOutcome
-  /** What it waits for, why it was parked, or the error's message; null: none. */
+  /** The reason of the wait or the park, or the error's message; null: none. */
   reason: string | null
-  /** The token under which it was recorded, or 'rule', 'deadline' or whoever asked for it. */
+  /** The token under which it was recorded, or 'rule', 'deadline' or the person who asked for it. */
   by: string
-  /** How long the handler ran, in ms. */
+  /** The time that the handler ran, in ms. */
   ms: number
-  /** How many identical waits in a row this entry stands for. */
+  /** The number of identical waits in a row that this entry stands for. */
   count: number
 }
 
@@ -59,7 +59,7 @@ export interface NewHistoryEntry extends Pick<HistoryEntry, 'outcome'>, Partial<
 const FOLDED: ReadonlySet<RecordedOutcome> = new Set(['wait', 'unavailable'])
 
 /**
- * `progress.history` with one more entry: the newest 20 are kept, identical waits in a row, and steps that say so, are one with a count (and the
+ * `progress.history` with one more entry. The newest 20 are kept. Identical waits in a row, and steps that say so, are one with a count (and the
  * newest time and token). A history that is missing or not an array starts anew.
  */
 export function historyWith(

@@ -5,43 +5,43 @@ import { inProgress, isDate, literal, progressAcrossPhases, type Terms, without 
 import { historyWith } from './history.js'
 
 /*
- * What inserts leave for a document that is held, in `progress.next`. Nobody but its holder ends a step, so they only add to it, and whoever
- * lets go of the document applies it.
+ * Inserts that are queued for a held document, in `progress.next`. Only its holder ends a step, so they only add to it, and the write that lets
+ * go of the document applies it.
  *
  * Invariants:
  * 1. It goes with the write that puts its values into the document and makes that due, and with no other.
- * 2. No step begins on a document in which it was seen: a claim gives such a document back, which applies it.
- * 3. No write but a checkpoint keeps a lease past it, and none but putting aside lets go of a document that has it.
+ * 2. No step begins on a document that was seen to have one: a claim gives such a document back, which applies it.
+ * 3. No write but a checkpoint keeps a lease past it, and none but a quarantine lets go of a document that has it.
  */
 
-/** What is left for a document, as it is stored. */
+/** The queued inserts of a document, as they are stored. */
 export interface StoredNext {
   /** The owner's fields, of all inserts: the newest of each. */
   readonly set?: Readonly<Record<string, unknown>>
-  /** The phase in which it begins again should it come to rest or be parked; absent: it doesn't. */
+  /** The phase where it begins again should it come to rest or be parked; absent: it doesn't. */
   readonly begin?: string
-  /** The `lockedAt` that the newest insert gave; absent: it is due at once. */
+  /** The `lockedAt` that the newest insert gave; absent: it is due immediately. */
   readonly lockedAt?: Date
-  /** Who inserted it last, and when by the server's clock. */
+  /** The last inserter, and the time by the server's clock. */
   readonly by?: string
   readonly at?: Date
 }
 
 const objectAt = (path: string): Document => ({ $cond: [{ $eq: [{ $type: path }, 'object'] }, path, {}] })
 
-/** Nothing is left for it: what the end of a step requires, which otherwise is sent again with {@link applyNext}. */
+/** Matches documents without a queued insert: the end of a step requires it, and otherwise is sent again with {@link applyNext}. */
 export const nothingNext = ({ progress }: Terms): Filter<Document> => ({ [`${progress}.next`]: { $exists: false } })
 
-/** Whether something is left for a document that was read. */
+/** True if a document that was read has a queued insert. */
 export const hasNext = (progress: unknown): boolean => Object(progress)['next'] !== undefined
 
-/** The fields that are left for a document, as an expression: under those of a newer insert, which wins. */
+/** The fields of a document's queued inserts, as an expression: under those of a newer insert, which wins. */
 export const nextFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
 
-/** The state in an insert that was left for a document: one that is set later counts. */
+/** The state in a document's queued insert: one that is set later counts. */
 export const stateInNext = ({ progress }: Pick<Terms, 'progress'>): string => `${progress}.next.set.state`
 
-/** `progress` without what was left, nor the sleep that it ends. */
+/** `progress` without queued inserts, nor the sleep that they end. */
 export const withoutNext = (progress: unknown): Document => without(progress, ['next', 'resumeAt'])
 
 /** `progress` with one insert more. */
@@ -51,7 +51,7 @@ export function leftFor(
     readonly set: Document
     readonly begin?: string | undefined
     readonly lockedAt?: unknown
-    /** Instead: so late, or when it would be due anyway. */
+    /** Instead: due at this time, or earlier if it would be anyway. */
     readonly later?: Document | 0 | undefined
     readonly by: string
   },
@@ -84,8 +84,8 @@ export function begunIn(
 }
 
 /**
- * What was left for a document, after the stages that let go of it: its values are there, and it is due if it has work to do; if it rests or is
- * parked it begins again, where that was asked for. Changes nothing where nothing was left.
+ * The stage that applies queued inserts, after the stages that let go of the document. Their values are in it, and it is due if it has work to
+ * do; if it rests or is parked it begins again, where an insert asked for that. Without queued inserts it changes nothing.
  */
 export function applyNext(terms: Terms): Document {
   const next = (field: string) => inProgress(terms, `next.${field}`)
@@ -105,8 +105,8 @@ export function applyNext(terms: Terms): Document {
 }
 
 /**
- * The same for an update that takes a document from a holder who has died, before the stage that removes `lockedBy`. What nobody has keeps
- * what was left for it: it was put aside because of that.
+ * The same for an update that takes a document from a holder that has died, before the stage that removes `lockedBy`. A document without a holder
+ * keeps its queued inserts: it was quarantined because of them.
  */
 export const applyNextOfHolder = (terms: Terms): Document => ({
   $replaceWith: { $cond: [isNobodys, '$$ROOT', applyNext(terms)['$replaceWith']] },

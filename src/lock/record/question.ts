@@ -3,27 +3,27 @@ import { isValid, typeName } from '../documents/type-name.js'
 import { PARKED_AT } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 
-/** What a step asks people. */
+/** A question of a step to people. */
 export interface AskedQuestion {
-  /** What is asked. */
+  /** Its text. */
   readonly question: string
   /** The answers that it takes; none: any text. */
   readonly options: readonly string[]
-  /** Whom it is meant for, for people to read; none: anybody. */
+  /** The people it is meant for, as information; empty: anyone. */
   readonly to: readonly string[]
-  /** The answer that counts when nobody has given one in time; null: none. */
+  /** The answer that counts if no one has given one in time; null: none. */
   readonly onTimeout: string | null
 }
 
 /** A question as it is stored in `progress.question`. */
 export interface StoredQuestion extends AskedQuestion {
-  /** Names this one question: a document that asks again has another one. */
+  /** The name of this one question: a document that asks again has another one. */
   readonly id: string
-  /** When it was asked, by the server's clock. */
+  /** The time of the question, by the server's clock. */
   readonly askedAt: Date
   /** The token of the step that asked. */
   readonly by: string
-  /** When it ends without an answer, by the server's clock; null: never. */
+  /** The time when it ends without an answer, by the server's clock; null: never. */
   readonly deadline: Date | null
   /** 1, and one more each time that a step asks the same again once that is over. */
   readonly times: number
@@ -35,30 +35,30 @@ export interface StoredAnswer {
   readonly questionId: string
   /** One of its options, or the text. */
   readonly option: string
-  /** Who answered. */
+  /** The person who answered. */
   readonly by: string
-  /** When, by the server's clock. */
+  /** The time of the answer, by the server's clock. */
   readonly at: Date
-  /** What they had to say about it; null: nothing. */
+  /** The person's comment; null: none. */
   readonly comment: string | null
 }
 
 /**
- * When a document that asks without a deadline is due: never, in effect. Before that of parked documents: a rule, a wake and an answer find it
- * asleep, and `unpark` has nothing to do with it.
+ * The time when a document that asks without a deadline is due: never, in effect. It is before that of parked documents: a rule, a wake and an
+ * answer find it asleep, and `unpark` has nothing to do with it.
  */
 export const ASKS_FOREVER = new Date('9999-12-01T00:00:00Z')
 
-/** `lockedAt` of what sleeps until {@link ASKS_FOREVER}, whatever the lockTimeout is: at most a day. */
+/** The `lockedAt` of a sleep until {@link ASKS_FOREVER}, with any lockTimeout: at most a day. */
 export const LOCKED_FOREVER = { $gte: new Date(ASKS_FOREVER.getTime() - 86_400_000), $lt: PARKED_AT } as const
 
-/** Whether only an answer ends its sleep. */
+/** True if only an answer ends its sleep. */
 export const sleepsForever = ({ lockedAt }: Document): boolean =>
   lockedAt instanceof Date && lockedAt >= LOCKED_FOREVER.$gte && lockedAt < LOCKED_FOREVER.$lt
 
 /**
- * The question in a document's progress. A person may have put anything there: what isn't one is none, and one from before it entered its phase
- * was left there by a replica of a version that knows no questions.
+ * Reads the question in a document's progress. A person may have put anything there: other values are ignored. So is a question from before the
+ * document entered its phase: a replica of a version that knows no questions left it there.
  */
 export function questionIn(progress: unknown): StoredQuestion | undefined {
   const { question: found, since } = Object(progress) as Document
@@ -82,7 +82,9 @@ export function answerIn(progress: unknown, { id }: StoredQuestion): StoredAnswe
   return { questionId, option, by: typeof by === 'string' ? by : '?', at, comment: said }
 }
 
-/** Why nobody can answer a document that {@link sleepsForever}, of its question: 'is a number'. Only for one without an open question. */
+/**
+ * Returns why no one can answer a document that {@link sleepsForever}, about its question: 'is a number'. Only for one without an open question.
+ */
 export function whyUnanswerable(progress: unknown): string {
   const { question, since } = Object(progress) as Document
   if (typeName(question) !== 'an object') return `is ${typeName(question)}`
@@ -97,13 +99,13 @@ const isDate = (value: unknown): value is Date => value instanceof Date && isVal
 const textsIn = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((one) => typeof one === 'string') : []
 
-/** Whether two questions ask the same, of the same people, with the same answers. */
+/** True if two questions ask the same, of the same people, with the same answers. */
 export const asksTheSame = (one: AskedQuestion, other: AskedQuestion): boolean => textOf(one) === textOf(other)
 
 const textOf = ({ question, options, to, onTimeout }: AskedQuestion) =>
   JSON.stringify([question, options, to, onTimeout])
 
-/** What is stored of a question that is asked now. */
+/** The stored form of a question that is asked now. */
 export const newQuestion = (
   { question, options, to, onTimeout }: AskedQuestion,
   asked: { readonly token: string; readonly now: unknown; readonly deadline: Document; readonly times: number },

@@ -2,25 +2,25 @@ import type { Lease } from '../lease/lease.js'
 import type { ChildList, StoredAwaits } from './children.js'
 import type { AskedQuestion } from './question.js'
 
-/** What is kept of an error: bounded, so that a 10 MB message never costs a document. */
+/** The recorded part of an error: bounded, so that a 10 MB message never costs a document. */
 export interface RecordedError {
   /** The error's class: `TypeError`; `Error` where it has none. */
   readonly name: string
   /** At most 2,000 characters. */
   readonly message: string
-  /** As libraries and systems set it: `ECONNREFUSED`. */
+  /** The code that libraries and systems set: `ECONNREFUSED`. */
   readonly code?: string | number | undefined
   /** Without the frames of Phaselock itself. */
   readonly stack?: string | undefined
-  /** Its `cause`, the cause's own, and so on; of an AggregateError, its `errors` too. */
+  /** Its `cause`, the cause's own, and so on; for an AggregateError also its `errors`. */
   readonly causes?: readonly Pick<RecordedError, 'name' | 'message' | 'code'>[] | undefined
-  /** A bug of the program: how many of the document's steps in a row have ended with one. */
+  /** A bug of the program: the number of the document's steps in a row that have ended with one. */
   readonly bugs?: number | undefined
 }
 
 /**
- * How the protocol ends a step: one kind for each row of the table in docs/lock-protocol.md. Two ends of the same kind and
- * content may be written together; what differs from document to document is in {@link StepEnd}.
+ * The protocol's way to end a step: one kind for each row of the table in docs/lock-protocol.md. Two ends of the same kind and content may be
+ * written together; fields that differ from document to document are in {@link StepEnd}.
  */
 export type EndKind = {
   /** The name of the step that ran; null when it has none. */
@@ -41,7 +41,7 @@ export type EndKind = {
       /** The kind of thing that it waits for. */
       readonly on?: string | undefined
       readonly forMs: number | null
-      /** What ends the sleep before its time. */
+      /** The event that ends the sleep before its time. */
       readonly awaits?: StoredAwaits | undefined
     }
   | {
@@ -50,13 +50,13 @@ export type EndKind = {
       /** Until its time is over; null: it has no end. */
       readonly forMs: number | null
       readonly times: number
-      /** It asks what it asked before and nobody has answered yet: that question goes on, with its deadline. */
+      /** It asks the same as before, and there is no answer yet: that question goes on, with its deadline. */
       readonly keeps?: true | undefined
     }
   | {
       readonly kind: 'moveTo'
       readonly to: string
-      /** How long it sleeps there; undefined: it is due at once. */
+      /** The milliseconds that it sleeps there; undefined: it is due immediately. */
       readonly forMs?: number | undefined
       readonly by: 'handler' | 'deadline'
       readonly reason: string | null
@@ -82,7 +82,7 @@ export type EndKind = {
       readonly childrenFrom?: number | undefined
       readonly reason?: string | undefined
     }
-  /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */
+  /** Parked without a record of the reason: for a document that takes no other write any more (its size, a `progress` of its owner's). */
   | { readonly kind: 'putAside'; readonly reason: string }
 )
 
@@ -90,19 +90,19 @@ export type EndKind = {
 export interface StepEnd {
   readonly lease: Lease
   readonly end: EndKind
-  /** How long the handler ran. */
+  /** The milliseconds that the handler ran. */
   readonly ms: number
   /** The owner's fields to store with it; `undefined` removes a field. */
   readonly set?: Readonly<Record<string, unknown>> | undefined
-  /** How many steps in a row it has taken with this one; stored where its lease ends and others follow. */
+  /** The number of steps in a row including this one; stored where its lease ends and others follow. */
   readonly steps?: number | undefined
   /** Milliseconds to sleep after an error, where each document has its own pause. */
   readonly pauseMs?: number | undefined
-  /** When a sleep in this phase ends at the latest (its deadline, server time); null: no deadline. */
+  /** The latest end of a sleep in this phase (its deadline, server time); null: no deadline. */
   readonly wakeBy: Date | null
   /** Fields of `progress` that the document has and that this end removes. */
   readonly stale: readonly string[]
-  /** Set when it is recorded: what was left for the document went with it. */
+  /** Set when it is recorded: the document's queued inserts were applied with it. */
   readonly isMarked?: true | undefined
 }
 
@@ -111,13 +111,13 @@ export const removedFields = (set: Readonly<Record<string, unknown>>): string[] 
   Object.keys(set).filter((name) => set[name] === undefined)
 
 /**
- * What became of a write under a token (`isMarked`: one that took along what was left for its document, and let go of it):
+ * The outcome of a write under a token (`isMarked`: one that applied its document's queued inserts, and let go of it):
  * - `recorded`;
  * - `lost`: the lease was taken, nothing was written;
  * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
  * - `rejected`: the server refuses it because of the document itself (its validator, its size, a type); the lease still stands;
- * - `givenUp`: it failed again and again, through no fault of the document, while the lease could be renewed. Unknown, as it may
- *   still arrive: the lease runs out, and the step is repeated.
+ * - `givenUp`: it failed again and again, through no fault of the document, while the lease could be renewed. Unknown, because it may still
+ *   arrive: the lease runs out, and the step is repeated.
  */
 export type Verdict =
   | { readonly kind: 'recorded' | 'lost' | 'movedOn'; readonly isMarked?: true | undefined }

@@ -6,19 +6,19 @@ import { parseToken } from '../lease/token.js'
 import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 
-/** A request to stop what runs of one document under one claim; any other claim of it isn't meant. */
+/** A request to stop the work on one document under one claim; it doesn't affect any other claim of it. */
 export interface CancelRequest {
   readonly _id: unknown
-  /** Of the token that it was held by: `api-1~5f3a9c#1842`, whichever step of the claim runs. */
+  /** The claim in the token that held it: `api-1~5f3a9c#1842`, at any step of the claim. */
   readonly claim: string
-  /** Who asked. */
+  /** The person who asked. */
   readonly by: string
   readonly reason: string | null
 }
 
 /** The most requests of one lifecycle at a time. */
 export const MOST_CANCELS = 200
-/** By then each holder has looked, or has lost its lease. */
+/** The time that a request is kept: after it each holder has looked, or has lost its lease. */
 const KEPT_FOR_MS = 600_000
 
 /** The part of a token that all steps of its claim share; undefined: it has no known form. */
@@ -27,7 +27,7 @@ export function claimOf(token: string): string | undefined {
   return parts && `${parts.replica}#${parts.claim}`
 }
 
-/** Under which claim a document is held now; undefined: there is none. */
+/** Finds the claim that a document is held under now; undefined: there is no such document. */
 export async function heldUnder(
   collection: Collection,
   id: unknown,
@@ -40,7 +40,7 @@ export async function heldUnder(
   return { _id: found['_id'], claim: state.kind === 'held' && state.by !== undefined ? claimOf(state.by) : undefined }
 }
 
-/** The requests among what is stored. A person may have put anything there: what isn't one is passed over. */
+/** Reads the stored requests. A person may have put anything there: other values are passed over. */
 export function storedCancels(stored: unknown): readonly CancelRequest[] {
   if (!Array.isArray(stored)) return []
   return stored.slice(0, MOST_CANCELS).flatMap((one): CancelRequest[] => {
@@ -83,6 +83,6 @@ export async function addCancel(
 /** The name of the error that a cancel leaves in its document. */
 export const CANCELLED = 'Cancelled'
 
-/** A request in words: `cancelled by ana: stuck`. */
+/** Puts a request in words: `cancelled by ana: stuck`. */
 export const cancelText = ({ by, reason }: Pick<CancelRequest, 'by' | 'reason'>): string =>
   `cancelled by ${by}${reason === null ? '' : `: ${reason}`}`

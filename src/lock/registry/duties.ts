@@ -3,23 +3,23 @@ import { isServerError, protocolCollection } from '../../database/index.js'
 import { DUTIES_COLLECTION } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 
-/** What one replica does for all within an interval, as of the last time. Times are the server's. */
+/** A duty that one replica does for all within an interval, as of the last time. Times are the server's. */
 export interface Duty {
   /** Its name. */
   readonly name: string
-  /** How often it is done, in milliseconds. */
+  /** The interval in milliseconds. */
   readonly everyMs: number
   /** The replica that did it last, or does it now. */
   readonly by: string
-  /** When that began. */
+  /** The time when that began. */
   readonly begunAt: Date
-  /** How long it took, in milliseconds; null: it runs, or its replica has ended. */
+  /** The time that it took, in milliseconds; null: it runs, or its replica has ended. */
   readonly tookMs: number | null
-  /** Why it failed; null: it didn't. */
+  /** The error that it failed with; null: it didn't fail. */
   readonly error: string | null
-  /** What it has found; null: it has never ended. */
+  /** Its findings; null: it has never ended. */
   readonly found: Document | null
-  /** When that was found; null: never. */
+  /** The time of these findings; null: never. */
   readonly foundAt: Date | null
 }
 
@@ -29,7 +29,7 @@ const DUPLICATE_KEY = 11_000
 
 const dutiesOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, DUTIES_COLLECTION)
 
-/** What a replica has taken at once. */
+/** The duties that a replica takes with one request. */
 export interface Shift {
   /** The replica: of this start, not only by name. */
   readonly by: string
@@ -38,8 +38,8 @@ export interface Shift {
 }
 
 /**
- * Takes those duties that nobody has taken within their intervals, by the server's clock, with two commands however many there are. Whoever takes
- * them has to end them. After that clock was set back by more than an interval they are anybody's at once.
+ * Takes those duties that no replica has taken within their intervals, by the server's clock, with two commands for any number of them. The
+ * replica that takes them has to end them. After that clock was set back by more than an interval any replica may take them immediately.
  * @returns the names of those that are this replica's to do now
  */
 export async function takeDuties(
@@ -66,7 +66,7 @@ export async function takeDuties(
   const known = new Set(found.map(({ _id }) => _id))
   const unknown = names.filter((name) => !known.has(name))
   if (unknown.length === 0) return mine
-  // Nobody ever had these: once they are there they are anybody's. What is this replica's already stays so.
+  // No replica ever had these: once they are there any replica may take them. This replica keeps those that it has taken already.
   const added = unknown.map((_id) => ({ _id }))
   await collection
     .insertMany(added, { ordered: false, maxTimeMS: MOST_MS })
@@ -74,14 +74,14 @@ export async function takeDuties(
   return takeDuties(db, duties, { by, shift })
 }
 
-/** What came of a duty: what it found, or why it failed. */
+/** The outcome of a duty: its findings, or its error. */
 export type DutyEnd = { readonly name: string; readonly tookMs: number } & (
   | { readonly found: Document }
   | { readonly error: string }
 )
 
 /**
- * Stores what came of them; nothing of those that another replica has taken meanwhile.
+ * Stores their outcomes, except for those that another replica has taken since.
  * @param left the names of those that weren't begun: they are as due as they were
  */
 export async function endDuties(
@@ -106,7 +106,7 @@ export async function endDuties(
 const fieldsOf = (values: object): Document =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, literal(value)]))
 
-/** Removes duties that nobody has begun for a while, and for three of their intervals: a newer version may have some of a day. */
+/** Removes duties that no replica has begun for a while, and for three of their intervals: a newer version may have some of a day. */
 export async function forgetDuties(db: Db, afterMs: number): Promise<void> {
   const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
   const keptMs = { $max: [afterMs, { $multiply: [everyMs, 3] }] }
@@ -114,7 +114,7 @@ export async function forgetDuties(db: Db, afterMs: number): Promise<void> {
   await dutiesOf(db).deleteMany({ $expr: isOld }, { maxTimeMS: MOST_MS })
 }
 
-/** Removes duties with what they have found: those that a replica still has are due at once. */
+/** Removes duties with their findings: those that a replica still has are due immediately. */
 export async function removeDuties(db: Db, names: readonly string[]): Promise<void> {
   await dutiesOf(db).deleteMany({ _id: { $in: [...names] } }, { maxTimeMS: MOST_MS })
 }
@@ -122,7 +122,7 @@ export async function removeDuties(db: Db, names: readonly string[]): Promise<vo
 /** The most that are read: a replica with more lifecycles than that has other troubles. */
 const MOST_DUTIES = 2_000
 
-/** All duties by name, and the server's time; undefined where none was ever done. */
+/** Reads all duties by name, and the server's time; undefined if no duty was ever done. */
 export async function readDuties(
   db: Db,
 ): Promise<{ readonly duties: readonly Duty[]; readonly now: Date | undefined }> {
@@ -131,7 +131,7 @@ export async function readDuties(
   return { duties: rows.flatMap(({ document }) => dutyOf(document) ?? []), now: rows[0]?.['now'] }
 }
 
-/** A person may have put anything there. */
+/** Reads a stored duty. A person may have put anything there. */
 function dutyOf({ _id, everyMs, by, begunAt, tookMs, error, found, foundAt }: Document): Duty | undefined {
   if (typeof _id !== 'string' || !(begunAt instanceof Date) || typeof everyMs !== 'number') return undefined
   return {

@@ -7,7 +7,7 @@ import { parseToken } from '../lease/token.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { readLockTimeouts } from './lock-timeout.js'
 
-/** Where one lifecycle's leases are stored; `phases`: those in which documents are claimed. */
+/** The collection of one lifecycle's leases; `phases`: those with claims. */
 interface LeasedDocuments {
   readonly lifecycle: string
   readonly collection: Collection<Document>
@@ -19,9 +19,9 @@ interface LeasedDocuments {
 const YOUNGER_MS = 10_000
 
 /**
- * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than its leases can be,
- * and not in the future like that of a longer sleep. It reads the keys of documents that any replica holds or that wake
- * within a lockTimeout, never those of the backlog or of documents at rest.
+ * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than its leases can be, and not in the
+ * future like that of a longer sleep. It reads the keys of documents that any replica holds or that wake within a lockTimeout, never those of the
+ * backlog or of documents at rest.
  * @param since the oldest that a lease of it can be: a lockTimeout before it was last seen
  */
 export const heldByReplica = (replica: string, ...range: Parameters<typeof heldSince>): Filter<Document> => ({
@@ -48,7 +48,10 @@ export interface LeasesRequest {
   readonly limit: number
 }
 
-/** What is under a lease of one of these replicas, or was left under it and taken by nobody since; `until`: when it ends, or ended. */
+/**
+ * Reads documents under a lease of one of these replicas, including expired leases that no replica has taken since; `until`: when the lease ends,
+ * or ended.
+ */
 export async function leasesOf(
   collection: Collection<Document>,
   { replicas, phases, since, now, lockTimeoutMs, limit }: LeasesRequest,
@@ -66,12 +69,12 @@ export async function leasesOf(
 }
 
 /**
- * Ends the leases of a process that has ended, as if lockTimeout had passed: the documents are due at once and otherwise
- * unchanged. Their next claims count as after a crash. Each write is conditional on a token of that very process, and on
- * its lease being unmoved: a legacy writer that took over leaves the token in place.
+ * Ends the leases of a process that has ended, as if lockTimeout had passed: the documents are due immediately and otherwise unchanged. Their
+ * next claims count as after a crash. Each write is conditional on a token of that very process, and on its lease being unmoved: a legacy writer
+ * that took over leaves the token in place.
  *
  * Only for a process that is known to have ended: one that is still running would find its documents taken over.
- * @returns how many leases were ended
+ * @returns the number of leases that were ended
  */
 export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: string): Promise<number> {
   const { lifecycle, collection, phases, terms } = leased
@@ -79,8 +82,8 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   if (!inForce || phases.length === 0) return 0
   const { now, dueMs } = inForce
   const held = { ...heldByReplica(replica, phases, new Date(now.getTime() - dueMs), now), ...leaseUnmoved(terms) }
-  // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
-  // then match again, and the next pass would take the lease for the dead process's.
+  // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would then match again,
+  // and the next pass would take the lease for the dead process's.
   const unmarked = terms.legacyWriters ? [{ $unset: `${terms.progress}.lockedAt` }] : []
   const due = [{ $set: { lockedAt: TASK_LOCK_INIT_TIME } }, ...unmarked]
   return onClaimIndex(collection, (hint) => updateMatching(collection, held, due, { hint }))

@@ -9,28 +9,28 @@ import { inProgress, type Terms } from '../terms/terms.js'
 import { type CancelRequest, storedCancels } from './cancels.js'
 import { type Pause, storedPauses } from './pauses.js'
 
-/** How long after reading a lockTimeout a replica judges by it; after that the server refuses its claims. */
+/** The time after reading a lockTimeout that a replica judges by it; after that the server refuses its claims. */
 export const KNOWN_FOR_MS = 5_000
 
 /** The most time that the command that announces a change takes. */
 const ANNOUNCED_WITHIN_MS = 3_000
 
 /**
- * How long after the announcement of a change nobody claims or takes a lease by the old value any more: the time for which a
+ * The time after the announcement of a change until no replica claims or takes a lease by the old value any more. It is the time for which a
  * replica may use the value that it has read, that of the announcing command itself, and 2 s of slack.
  */
 export const HANDOVER_MS = KNOWN_FOR_MS + ANNOUNCED_WITHIN_MS + 2_000
 
-/** A lease is at least this long so that it can be renewed, and at most so long that what a crash left is taken up within a day. */
+/** The bounds of a lease: long enough to be renewed, and short enough that documents left by a crash are taken up within a day. */
 const LEAST_MS = 1_000
 const MOST_MS = 86_400_000
 
 export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
 
 /**
- * The projection that reads what is in force according to `phaselock.lifecycles`: a lifecycle's lockTimeout (ms), its pauses, and which steps are to stop. `Was` and
- * `Since` are there after a change, `Instead` if `lockTimeout` is unusable: the value that was in force, which all replicas use until that
- * is mended.
+ * The projection of the settings in force in `phaselock.lifecycles`: a lifecycle's lockTimeout (ms), its pauses, and the steps that are to stop.
+ * `Was` and `Since` are there after a change. `Instead` is there if `lockTimeout` is unusable: the value that was in force, which all replicas
+ * use until that is mended.
  */
 export const IN_FORCE_FIELDS = {
   lockTimeout: 1,
@@ -52,13 +52,13 @@ const HAS_NO_LOCK_TIMEOUT: Document = {
 
 /** The lockTimeout as a replica uses it, as of one moment of the server's clock. */
 export interface LockTimeoutInForce {
-  /** By this documents are judged due and sleeps are encoded. */
+  /** The value by which documents are judged due and sleeps are encoded. */
   readonly dueMs: number
-  /** How long a lease that is taken or renewed now lasts for its holder. */
+  /** The time that a lease that is taken or renewed now lasts for its holder. */
   readonly leaseMs: number
   /** Server time: nothing is judged by this later. */
   readonly knownUntil: Date
-  /** What is unusable in the entry. */
+  /** The unusable part of the entry. */
   readonly broken?: string
   /** Those that are stored, also if they are over. */
   readonly pauses: readonly Pause[]
@@ -74,14 +74,14 @@ function soundMs(value: unknown): number | undefined {
 }
 const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
 
-/** What an entry says, judged. */
+/** The judged content of an entry. */
 interface Judged {
   readonly lockTimeout: number
   readonly change?: { readonly wasMs: number; readonly since: Date }
   readonly broken?: string
 }
 
-/** Undefined: it has no usable value. */
+/** Judges an entry. Undefined: it has no usable value. */
 function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
   const own = soundMs(record.lockTimeout)
   const lockTimeout = own ?? soundMs(record.lockTimeoutInstead)
@@ -106,11 +106,11 @@ function shown(value: unknown): string {
 }
 
 /**
- * What is in force at a moment of the server's clock, even during a change: until nobody uses the old value any more, others' leases
+ * The lockTimeout in force at a moment of the server's clock, even during a change. Until no replica uses the old value any more, others' leases
  * are judged by the larger value, and one's own is trusted for the smaller.
  *
- * Longer (30 s -> 60 s, announced at 0 s): judged by 60 s at once; leases last 60 s from 10 s on, when no claim is judged by 30 s any more.
- * Shorter (60 s -> 30 s, announced at 0 s): leases last 30 s at once; judged by 30 s from 70 s on, when no lease of 60 s is left.
+ * Longer (30 s -> 60 s, announced at 0 s): judged by 60 s immediately; leases last 60 s from 10 s on, when no claim is judged by 30 s any more.
+ * Shorter (60 s -> 30 s, announced at 0 s): leases last 30 s immediately; judged by 30 s from 70 s on, when no lease of 60 s is left.
  */
 export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeoutInForce | undefined {
   const judged = judge(record, now)
@@ -123,20 +123,20 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
   return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }
 }
 
-/** What is wrong with an entry, for people; undefined: nothing. */
+/** Describes the problem of an entry, for people; undefined: no problem. */
 export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string | undefined {
   return judge({ ...record, lockTimeoutInstead: LEAST_MS }, now)?.broken
 }
 
-/** When a change is over and fully in force. */
+/** The time when a change is over and fully in force. */
 function handoverUntil(lockTimeout: number, { wasMs, since }: { wasMs: number; since: Date }): Date {
   const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
   return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
 }
 
 /**
- * The lockTimeouts of some lifecycles, with the server's time; a lifecycle that isn't registered, or whose entry has no usable
- * value, is absent.
+ * Reads the lockTimeouts of some lifecycles, with the server's time; a lifecycle that isn't registered, or whose entry has no usable value, is
+ * absent.
  */
 export async function readLockTimeouts(
   db: Db,
@@ -152,7 +152,7 @@ export async function readLockTimeouts(
   )
 }
 
-/** A lockTimeout that only a deposed primary has is undone: a lease that lasted as long would be stolen. */
+/** A majority read. A lockTimeout that only a deposed primary has is undone: a lease of that length would be stolen. */
 export const COMMITTED = { readConcern: { level: 'majority' } } as const
 
 async function readRecords(db: Db, ids: readonly string[], options: { maxTimeMS?: number } = {}) {
@@ -176,8 +176,8 @@ export type LockTimeoutChange =
   | { readonly kind: 'underWay'; readonly until: Date; readonly now: Date }
 
 /**
- * Gives an entry whose `lockTimeout` is unusable a stand-in, so that all replicas use the same: the value that was in force, from
- * a replica that knows it; else the setting of the first one to write.
+ * Gives an entry whose `lockTimeout` is unusable a stand-in, so that all replicas use the same: the value that was in force, from a replica that
+ * knows it; else the setting of the first one to write.
  */
 export async function standInForLockTimeout(
   db: Db,
@@ -192,8 +192,8 @@ export async function standInForLockTimeout(
 }
 
 /**
- * Announces a new lockTimeout for a lifecycle; replicas hand over by themselves (see {@link lockTimeoutAt}). One change at a
- * time, as that function knows only two values.
+ * Announces a new lockTimeout for a lifecycle; replicas hand over on their own (see {@link lockTimeoutAt}). One change at a time, because that
+ * function knows only two values.
  */
 export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): Promise<LockTimeoutChange> {
   const [found] = await readRecords(db, [lifecycle])
@@ -202,7 +202,7 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
   if (until && found.now < until) return { kind: 'underWay', until, now: found.now }
   if (judged?.lockTimeout === ms && !judged.broken) return { kind: 'unchanged' }
-  // An entry without a usable value is in use by nobody: a replica that sees one gives it a stand-in first.
+  // No replica uses an entry without a usable value: one that sees it gives it a stand-in first.
   const wasMs = judged?.lockTimeout ?? ms
   const changed = await lifecyclesOf(db).findOneAndUpdate(
     { _id: lifecycle, ...unchanged(found, judged) },
@@ -214,17 +214,17 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   return { kind: 'changed', wasMs, inForceFrom: handoverUntil(ms, { wasMs, since }), now: since }
 }
 
-/** Matches if nobody else has changed or mended it meanwhile. */
+/** Matches if no one else has changed or mended it since. */
 function unchanged({ lockTimeout, lockTimeoutSince }: LockTimeoutRecord, judged: Judged | undefined): Document {
   if (soundMs(lockTimeout) === undefined) return HAS_NO_LOCK_TIMEOUT
   return judged?.broken ? { lockTimeout } : { lockTimeout, lockTimeoutSince: lockTimeoutSince ?? null }
 }
 
 /**
- * Lets sleeping documents wake when they were meant to after a lockTimeout has become longer: else each would sleep longer by the
- * difference. Only documents that Phaselock put to sleep (`resumeAt` = `lockedAt` + the old lockTimeout) are touched.
+ * Keeps the waking times of sleeping documents after a lockTimeout has become longer: else each would sleep longer by the difference. Only
+ * documents that Phaselock put to sleep (`resumeAt` = `lockedAt` + the old lockTimeout) are touched.
  * @param terms with the new lockTimeout
- * @returns how many documents were changed
+ * @returns the number of documents that were changed
  */
 export async function encodeSleepsAnew(
   collection: Collection,

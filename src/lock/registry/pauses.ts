@@ -8,7 +8,7 @@ import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
 import { isDate, literal } from '../terms/terms.js'
 
 /**
- * What is paused: `all` is one with every lifecycle that there was then, and is resumed as such, so that it neither ends nor replaces a
+ * The target of a pause. `all` is a pause of every lifecycle that there was then, and is resumed as such: it neither ends nor replaces a
  * lifecycle's own pause.
  */
 export type PauseTarget =
@@ -21,14 +21,14 @@ export type Pause = PauseTarget & {
   readonly by: string
   readonly reason: string | null
   readonly since: Date
-  /** When it ends by itself; null: when somebody resumes it. */
+  /** The time when it ends without a resume; null: it needs one. */
   readonly until: Date | null
 }
 
 /** The most pauses of one lifecycle at a time: each look and claim leaves out the documents by name. */
 export const MOST_PAUSES = 200
 
-/** The pauses among what is stored, those that are over too. A person may have put anything there: what isn't one pauses nothing. */
+/** Reads the stored pauses, including those that are over. A person may have put anything there: other values pause nothing. */
 export function storedPauses(stored: unknown): readonly Pause[] {
   if (!Array.isArray(stored)) return []
   return stored.slice(0, MOST_PAUSES).flatMap((one): Pause[] => {
@@ -57,7 +57,7 @@ function targetOf(one: unknown): PauseTarget | undefined {
 const textOr = <Else>(value: unknown, otherwise: Else) => (typeof value === 'string' ? value : otherwise)
 const dateOr = <Else>(value: unknown, otherwise: Else) => (value instanceof Date && isValid(value) ? value : otherwise)
 
-/** Whether it is in force at a time of the server's. */
+/** True if it is in force at a time of the server's. */
 export const isInForce = ({ until }: Pause, now: Date): boolean => until === null || until > now
 
 /** A pause in one line: `order, phase Packing: paused by ana until 2026-12-01T08:00:00.000Z: the printer is broken`. */
@@ -66,18 +66,18 @@ export function pauseText(lifecycle: string, pause: Pause): string {
   return `${pauseTarget(lifecycle, pause)}: paused by ${pause.by}${until}${pause.reason === null ? '' : `: ${pause.reason}`}`
 }
 
-/** What is paused, in words: `order, phase Packing`. */
+/** Puts the target of a pause in words: `order, phase Packing`. */
 export function pauseTarget(lifecycle: string, target: PauseTarget): string {
   if (target.what === 'phase') return `${lifecycle}, phase ${target.phase}`
   return target.what === 'document' ? `${lifecycle} ${idText(target._id)}` : lifecycle
 }
 
-/** What of a lifecycle is paused at one moment. */
+/** The paused parts of a lifecycle at one moment. */
 export class Paused {
   static readonly nothing = new Paused([])
   /** The ids of single documents. */
   readonly ids: readonly unknown[]
-  /** Whether the whole lifecycle is. */
+  /** True if the whole lifecycle is paused. */
   readonly isWhole: boolean
   private readonly phases: ReadonlySet<string>
   private readonly keys: ReadonlySet<string>
@@ -99,12 +99,12 @@ export class Paused {
     ]
   }
 
-  /** Whether no document of a phase may be worked on. */
+  /** True if no document of a phase may be worked on. */
   has(phase: string): boolean {
     return this.isWhole || this.phases.has(phase)
   }
 
-  /** Whether a document in a phase may not be worked on. */
+  /** True if a document in a phase may not be worked on. */
   hasDocument(phase: string, id: unknown): boolean {
     return this.has(phase) || (this.keys.size > 0 && this.keys.has(idKey(id)))
   }
@@ -114,12 +114,12 @@ const arrayAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path,
 const known = arrayAt('$pauses')
 
 /*
- * What an operation on many documents has paused or resumed leaves a mark beside the pauses, in the same update, and requires that it isn't
- * there. Invariant: an operation pauses (or resumes) each of its documents at most once, however often its page is repeated and whoever has
- * resumed (or paused) the document meanwhile. The mark outlives the pause; no look reads it.
+ * An operation on many documents leaves a mark beside the pauses that it adds or ends, in the same update, and requires that the mark isn't
+ * there. Invariant: an operation pauses (or resumes) each of its documents at most once, however often its page is repeated and even if a person
+ * has resumed (or paused) the document since. The mark outlives the pause; no look reads it.
  */
 
-/** Of as many pages of 200 that are under way at the same time nothing is done twice: five. */
+/** The marks that are kept: for five pages of 200 under way at the same time nothing is done twice. */
 const MOST_MARKS = 1_000
 const withMark = (mark: string | undefined): Document =>
   mark === undefined
@@ -135,7 +135,7 @@ function isOf(target: PauseTarget): Document {
   return target.what === 'document' ? { $and: [isWhat, { $eq: ['$$this._id', literal(target._id)] }] } : isWhat
 }
 
-/** How far the server's clock has stepped forward, as a replica has stored beside the pauses, without that being confirmed: it ends none. */
+/** The forward step of the server's clock that isn't confirmed, as a replica has stored it beside the pauses: it ends none. */
 const heldMs = {
   $cond: [
     { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }, { $isNumber: '$clockStep.ms' }] },
@@ -145,7 +145,7 @@ const heldMs = {
 }
 const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', heldMs] }] }] }
 
-/** When a new pause ends: at a time of the server's, after so long, or when it is resumed. */
+/** The end of a new pause: at a time of the server's, after some time, or when it is resumed. */
 export type PauseEnd = Date | { readonly afterMs: number } | null
 
 export interface NewPause {
@@ -155,13 +155,13 @@ export interface NewPause {
   readonly end: PauseEnd
 }
 
-/** When a pause ends, as an expression. */
+/** The end of a pause, as an expression. */
 export const endExpression = (end: PauseEnd): Document =>
   end !== null && 'afterMs' in end ? { $add: ['$$NOW', end.afterMs] } : literal(end)
 
-/** What became of a request to pause something of one lifecycle. */
+/** The outcome of a request to pause something of one lifecycle. */
 export type PauseVerdict =
-  /** `before`: what of the same was paused before, by whomever. */
+  /** `before`: the pauses of the same target before, by anyone. */
   | { readonly kind: 'paused'; readonly pause: Pause; readonly before: readonly Pause[] }
   /** No replica has run this lifecycle yet. */
   | { readonly kind: 'notRegistered' }
@@ -169,8 +169,8 @@ export type PauseVerdict =
   | { readonly kind: 'tooMany' }
 
 /*
- * Invariant: nobody's pause ends or changes because of what somebody else asks for: a pause belongs to who asked for it, and two people's pauses of the
- * same are two. So what is paused goes on when the last of them has ended.
+ * Invariant: a pause never ends or changes because of another person's request. It belongs to the person who asked for it, and two people's
+ * pauses of the same target are two. So a target stays paused until the last of them has ended.
  */
 
 /** Those of a target among the stored pauses that are in force. */
@@ -180,7 +180,7 @@ const inForceOf = (target: PauseTarget): Document => ({
 
 /**
  * Pauses something of a lifecycle; an earlier pause of the same by the same person is replaced. In force on each replica with its next look.
- * @param mark what an operation has marked so is left as it is by now: `marked`
+ * @param mark a target that an operation has marked with it is left unchanged: `marked`
  */
 export async function addPause(db: Db, lifecycle: string, pause: NewPause): Promise<PauseVerdict>
 export async function addPause(
@@ -220,15 +220,15 @@ export async function addPause(
   return { kind: 'paused', pause: added, before: storedPauses(before['pauses']) }
 }
 
-/** When a pause that begins at a time ends. */
+/** The end of a pause that begins at a time. */
 export const endOf = (end: PauseEnd, since: Date): Date | null =>
   end !== null && 'afterMs' in end ? new Date(since.getTime() + end.afterMs) : end
 
-/** Whose pause is to end. */
+/** The owner of the pause to end. */
 export interface Resuming {
-  /** Whoever wants it to end: their own pause is meant. Where there is but one, that is meant, whoever asked for it. */
+  /** The person who wants it to end: their own pause is meant. If there is only one, that is meant, whoever asked for it. */
   readonly by?: string | undefined
-  /** Whose is meant instead. */
+  /** The owner whose pause is meant instead. */
   readonly of?: string | undefined
 }
 
@@ -243,15 +243,18 @@ export const ownerExpression = (pauses: Document, { by, of }: Resuming): Documen
   return of === undefined ? { $cond: [isOnly, only, literal(by ?? null)] } : literal(of)
 }
 
-/** What was paused, and which pause has ended; `ended` is undefined where others' are in force only, and more than one or not the one that was named. */
+/**
+ * The pauses before, and the one that has ended. `ended` is undefined if there is more than one and none is the person's own, or if the named
+ * owner has none.
+ */
 export interface ResumeVerdict {
   readonly before: readonly Pause[]
   readonly ended: Pause | undefined
 }
 
 /**
- * Ends one pause; undefined: there was none of that in force.
- * @param mark what an operation has marked so is left as it is by now
+ * Ends one pause; undefined: there was none of that target in force.
+ * @param mark a target that an operation has marked with it is left unchanged
  */
 export async function removePause(
   db: Db,
@@ -285,7 +288,7 @@ export async function removePause(
   return before.length === 0 ? undefined : { before, ended: before.find(({ by }) => by === owner) }
 }
 
-/** The pauses in force, by lifecycle; those without any are absent. */
+/** Reads the pauses in force, by lifecycle; those without any are absent. */
 export async function readPauses(
   db: Db,
   lifecycles: readonly string[],

@@ -1,13 +1,13 @@
 import type { Collection, Document } from 'mongodb'
 import { literal } from '../terms/terms.js'
 
-/** How often a replica that ticks by itself says so in `replicas` of `phaselock.lifecycles`. */
+/** The interval at which a replica that ticks on its own says so in `replicas` of `phaselock.lifecycles`. */
 export const PRESENT_EVERY_MS = 50_000
-/** How long it counts as live after that: one of its reports may be lost. */
+/** The time that it counts as live after that: one of its reports may be lost. */
 const PRESENT_FOR_MS = 110_000
 
 const known = { $cond: [{ $isArray: '$replicas' }, '$replicas', []] }
-/** A report from the future, as after a step of the clock, doesn't count either: live replicas report again. */
+/** True for a recent report. One from the future, as after a step of the clock, doesn't count either: live replicas report again. */
 const isRecent = {
   $and: [
     { $gt: ['$$this.seenAt', { $subtract: ['$$NOW', PRESENT_FOR_MS] }] },
@@ -32,7 +32,7 @@ export const PRESENT_REPLICAS: Document = {
   },
 }
 
-/** When any of them was last seen, or last looked; in the future if the server's clock has stepped back since. */
+/** The time when any of them was last seen, or last looked; in the future if the server's clock has stepped back since. */
 export const LAST_SEEN: Document = { $max: ['$handledAt', { $max: { $map: { input: known, in: '$$this.seenAt' } } }] }
 
 type Lifecycles = Collection<Document & { _id: string }>
@@ -58,7 +58,7 @@ export async function sayPresent(
   await lifecycles.updateMany({ _id: { $in: ids } }, [{ $set: { handledAt: '$$NOW', replicas } }])
 }
 
-/** Reports that it no longer does, so that its share goes to the others at once. */
+/** Reports that a replica no longer does, so that its share goes to the others immediately. */
 export async function sayGone(lifecycles: Lifecycles, ids: readonly string[], name: string): Promise<void> {
   await lifecycles.updateMany({ _id: { $in: [...ids] } }, { $pull: { replicas: { name } } } as Document)
 }

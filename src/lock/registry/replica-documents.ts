@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { literal } from '../terms/terms.js'
 
-/** Holds a document for each start of a replica, for people. What replicas go by is in `phaselock.lifecycles` (presence.ts). */
+/** Holds a document for each start of a replica, for people. Replicas themselves go by `phaselock.lifecycles` (presence.ts). */
 export const REPLICAS_COLLECTION = 'phaselock.replicas'
 
 /** One that was killed is shown for this long, and no more than {@link MOST_DEAD} of them. */
@@ -9,44 +9,44 @@ const KEPT_MS = 24 * 3_600_000
 const MOST_DEAD = 100
 /** One that still runs writes its document again if that was removed too early. */
 const SURELY_DEAD_AFTER_MS = 60_000
-/** Of its beats so many may be missing before one counts as dead. */
+/** The number of beats that may be missing before a replica counts as dead. */
 export const MISSED_BEATS = 3
 
-/** What a replica says of one of its lifecycles. */
+/** A replica's report about one of its lifecycles. */
 export interface RunLifecycle {
   readonly name: string
-  /** The phases for which it has handlers. */
+  /** The phases that it has handlers for. */
   readonly phases: readonly string[]
-  /** How many steps it runs at once. */
+  /** The number of steps that it runs at the same time. */
   readonly places: number
-  /** How many of these are free. */
+  /** The number of these that are free. */
   readonly free: number
-  /** How many documents it holds, in its places or waiting for one. */
+  /** The number of documents that it holds, in its places or waiting for one. */
   readonly held: number
-  /** Where it works only on some: the names of what it can work on, such as the tasks of schedules. */
+  /** For a replica that works only on some: the names of those that it can work on, such as the tasks of schedules. */
   readonly knows?: readonly string[]
 }
 
-/** What a replica says of itself. */
+/** A replica's report about itself. */
 export interface ReplicaReport {
   /** Of the package. */
   readonly version?: string | undefined
   readonly host: string
   readonly pid: number
-  /** Where it runs in Kubernetes. */
+  /** The pod that it runs in on Kubernetes. */
   readonly pod?: string | undefined
-  /** How often it says all this, in milliseconds. */
+  /** The interval of these reports, in milliseconds. */
   readonly everyMs: number
   readonly lifecycles: readonly RunLifecycle[]
   /** Slots of limits that it has leased; absent: none. */
   readonly limits?: readonly { readonly limit: string; readonly leased: number; readonly used: number }[] | undefined
-  /** The longest time in which its event loop didn't turn, since its last beat; absent where that isn't watched. */
+  /** The longest time without a turn of its event loop, since its last beat; absent where that isn't watched. */
   readonly loopMs?: number | undefined
-  /** How long its last tick took. */
+  /** The time that its last tick took. */
   readonly tickMs?: number | undefined
 }
 
-/** `_id` is the replica's identity, with which each of its tokens begins. Both times are the server's. */
+/** The stored report. `_id` is the replica's identity, with which each of its tokens begins. Both times are the server's. */
 export interface ReplicaDocument extends ReplicaReport {
   readonly _id: string
   readonly startedAt: Date
@@ -55,10 +55,10 @@ export interface ReplicaDocument extends ReplicaReport {
 
 type Replicas = Collection<Document & { _id: string }>
 
-/** A beat that meets a locked collection must not keep its connection. */
+/** The time limit of a beat: one that meets a locked collection must not keep its connection. */
 const MOST_MS = 5_000
 
-/** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is as it was before. */
+/** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is restored. */
 export async function beat(replicas: Replicas, name: string, report: ReplicaReport, upMs: number): Promise<void> {
   const own = Object.entries(report).filter(([, value]) => value !== undefined)
   const isKnown = { $eq: [{ $type: '$startedAt' }, 'date'] }
@@ -75,10 +75,10 @@ export async function endBeats(replicas: Replicas, name: string): Promise<void> 
   await replicas.deleteOne({ _id: name }, { maxTimeMS: MOST_MS })
 }
 
-/** Removes what replicas have left that are dead for long, or beyond the newest of many: so that restarts without an end leave a bounded number. */
+/** Removes the documents of replicas that are dead for long, or beyond the newest of many, so that endless restarts leave a bounded number. */
 export async function forgetDead(replicas: Replicas): Promise<void> {
   const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
-  // Those of the future, from before a step back of the clock, count as dead too.
+  // Those of the future, from before a step back of the clock, also count as dead.
   const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
   const surelyMs = { $max: [SURELY_DEAD_AFTER_MS, { $multiply: [everyMs, MISSED_BEATS] }] }
   const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, surelyMs] }] }
@@ -94,8 +94,8 @@ export async function forgetDead(replicas: Replicas): Promise<void> {
 }
 
 /**
- * Which of these names no live replica of a lifecycle knows, by what they say of themselves. None where that can't be told: a replica of an older
- * version says nothing of it, or this process may not read it.
+ * Returns those of these names that no live replica of a lifecycle knows, by the replicas' own reports. Returns none if they can't be determined:
+ * a replica of an older version doesn't report them, or this process may not read the reports.
  */
 export async function namesNobodyKnows(
   db: Db,

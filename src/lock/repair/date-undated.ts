@@ -6,13 +6,13 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 
-/** How many documents of a phase are read, and how many of them dated, at most. */
+/** The most documents of a phase that are read, and the most of them that are dated. */
 const MOST = { read: 10_000, dated: 1_000 }
 const PER_COMMAND = 100
-/** An open transaction blocks a write of its documents; nothing waits for it longer than this. */
+/** The time limit of a command: an open transaction blocks a write of its documents, and nothing waits for it longer than this. */
 const MOST_MS = 1_000
 
-/** Free, never claimed, and without any date. A `createdAt` of another type is the owner's. */
+/** Matches documents that are free, never claimed, and without any date. A `createdAt` of another type is the owner's. */
 const isUndated = (phase: string, { progress }: Pick<Terms, 'progress'>): Filter<Document> => ({
   ...{ phase, lockedAt: { $not: { $gt: TASK_LOCK_INIT_TIME } } },
   ...{ updatedAt: null, createdAt: null, [progress]: { $exists: false } },
@@ -20,9 +20,9 @@ const isUndated = (phase: string, { progress }: Pick<Terms, 'progress'>): Filter
 })
 
 /**
- * Writes the server's time as `createdAt` into undated documents of a phase. It is later than their insert, never earlier. Documents that refuse the
- * write stay undated.
- * @returns how many were dated
+ * Writes the server's time as `createdAt` into undated documents of a phase. It is later than their insert, never earlier. Documents that refuse
+ * the write stay undated.
+ * @returns the number of documents that were dated
  */
 export async function dateUndated(collection: Collection, terms: Terms, phase: string): Promise<number> {
   const { _id: isOfAnotherKind, ...undated } = isUndated(phase, terms)

@@ -1,12 +1,12 @@
 import type { Document } from 'mongodb'
 import { isNumber, isValid, typeName } from '../documents/type-name.js'
 
-/** One of Phaselock's fields that holds something other than it should. */
+/** One of Phaselock's fields with a value of the wrong type. */
 export interface OddField {
   readonly field: string
-  /** What it holds: 'a string', 'an array'. */
+  /** The type of its value: 'a string', 'an array'. */
   readonly found: string
-  /** Whether a claim replaces it with a sound value; else it stays, and counts as missing. */
+  /** True if a claim replaces it with a sound value; else it stays, and counts as missing. */
   readonly isMended: boolean
 }
 
@@ -24,7 +24,7 @@ const CHECKS: readonly (readonly [field: string, isSound: (value: unknown) => bo
 /** The fields that {@link oddFields} reads. */
 export const CHECKED_FIELDS = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, createdAt: 1, updatedAt: 1 } as const
 
-/** Fields whose type isn't the one that Phaselock uses; missing ones and null are sound. None of them stops a document. */
+/** Finds fields whose type isn't the one that Phaselock uses; missing ones and null are sound. None of them stops a document. */
 export function oddFields(document: Document): OddField[] {
   const odd: OddField[] = []
   for (const [field, isSound, isMended] of CHECKS) {

@@ -5,13 +5,13 @@ import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { hasOurShape, type Terms } from '../terms/terms.js'
 import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
 
-/** A document that was put aside (lockedAt 9999-12-31) because its owner uses one of Phaselock's fields. */
+/** A document that was quarantined (lockedAt 9999-12-31) because its owner uses one of Phaselock's fields. */
 export interface PutAside {
   readonly id: unknown
   readonly fields: readonly OddField[]
 }
 
-/** Which of these were put aside by a write that judges their shape: found by that shape, as they carry no token. */
+/** Finds those of the documents that were quarantined by a write that judges their shape. It goes by that shape, because they carry no token. */
 export async function putAsideAmong(
   collection: Collection,
   terms: Terms,

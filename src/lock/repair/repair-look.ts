@@ -19,7 +19,7 @@ const FIRST_ARRAY_PAUSE_MS = 60_000
 const LAST_ARRAY_PAUSE_MS = 3_600_000
 
 export interface RepairResult {
-  /** `found`: what was in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
+  /** `found`: the former value of `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
   readonly repaired: readonly { readonly id: unknown; readonly found: string }[]
   readonly refused: readonly Refused[]
 }
@@ -29,12 +29,12 @@ export interface RepairResult {
  *
  * - A value that sorts after dates, or an array: free.
  * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
- * - It carries a token, or legacy writers may hold it: a lease from now, which runs out by itself.
+ * - It carries a token, or legacy writers may hold it: a lease from now, which runs out.
  * - `progress` or `phase` of another shape: 9999-12-31, and nothing else changes, as with a claim.
  *
- * It reads two keys per phase when there is nothing to repair. The index can't tell arrays, so they cost a walk over the phases,
- * only if one has made the index multikey, and less often the longer none is found. Nor can an index tell parked documents with a
- * token from those without: that takes a walk over what is parked, every ten minutes and for 2 s at most.
+ * It reads two keys per phase when there is nothing to repair. The index can't distinguish arrays, so they cost a walk over the phases, only if
+ * one has made the index multikey, and less often the longer none is found. Nor can an index distinguish parked documents with a token from those
+ * without: that takes a walk over the parked documents, every ten minutes and for 2 s at most.
  */
 export class RepairLook {
   private arraysAtMs = Number.NEGATIVE_INFINITY
@@ -48,7 +48,7 @@ export class RepairLook {
     private readonly monotonicMs: () => number,
   ) {}
 
-  /** What it mends, except arrays, as queries for a look. */
+  /** The documents that it mends, except arrays, as queries for a look. */
   matches(): Document[] {
     const phase = { $in: [...this.phases] }
     return [NEVER_DUE.afterDates, NEVER_DUE.afterParked].map((kind) => ({ phase, ...kind }))

@@ -5,13 +5,14 @@ const MUCH = 0.05
 const SPREAD = 4
 
 /**
- * A replica may compete with others that it doesn't know of (of an older version, or ticked by hand). It notices them only by its losses:
- * two that pick alike lose half of their candidates. So after a large loss the next pick starts at a random place among four times as many.
+ * A policy against contention. A replica may compete with others that it doesn't know of (of an older version, or ticked by hand). It notices
+ * them only by its losses: two that pick alike lose half of their candidates. So after a large loss the next pick starts at a random place among
+ * four times the number of candidates.
  */
 export class Contention implements SelectionPolicy {
   private readonly contended = new Set<string>()
 
-  /** @param isShared whether others are known and are left their share: then picks aren't spread */
+  /** @param isShared true if others are known and are left their share: then picks aren't spread */
   constructor(
     private readonly isShared: () => boolean,
     private readonly random: () => number,

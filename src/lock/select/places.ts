@@ -4,7 +4,7 @@ import { idKey } from '../documents/id-key.js'
 /** Gives one document after the other; undefined: there are no more. */
 export type NextDocument = () => Document | undefined
 
-/** Documents in their order, without those that can't have a place when it is their turn. */
+/** Gives documents in their order, without those that can't have a place when it is their turn. */
 export function listed(documents: readonly Document[], isPlaced: (document: Document) => boolean): NextDocument {
   let i = 0
   return () => {
@@ -17,7 +17,7 @@ export function listed(documents: readonly Document[], isPlaced: (document: Docu
   }
 }
 
-/** The same, but one of each value of a field after the other: round robin among those of which one can still have a place. */
+/** The same, but one of each value of a field after the other: round robin among the values with documents that can still have a place. */
 export function inTurns(
   documents: readonly Document[],
   field: string,
@@ -44,10 +44,10 @@ export interface Sharer {
 }
 
 /**
- * Gives places one by one. The draw for each is a point of the randomly shifted van der Corput sequence: a place is each sharer's with exactly the
- * probability of its share, and any first places are divided as evenly as can be (of each 16 in a row, one sixteenth is one). So the shares hold
- * for each part of the places, also for the few in which something limited can be placed. The last sharer that has documents gets what others
- * don't need.
+ * Gives places one by one. The draw for each is a point of the randomly shifted van der Corput sequence: a place is each sharer's with exactly
+ * the probability of its share, and any first places are divided with the least deviation (of each 16 in a row, one sixteenth is one). So the
+ * shares hold for each part of the places, also for the few that suit a limited document. The last sharer that has documents gets the places that
+ * others don't need.
  */
 export function shared(sharers: readonly Sharer[], random: () => number): NextDocument {
   const open = [...sharers]
@@ -80,7 +80,7 @@ function reversedBits(number: number): number {
   return reversed
 }
 
-/** The first documents, at most so many. */
+/** The first documents, no more than `most`. */
 export function firstOf(next: NextDocument, most: number): Document[] {
   const first: Document[] = []
   while (first.length < most) {

@@ -4,9 +4,9 @@ import { type Attempt, type Candidates, eachList, type Reach, type SelectionPoli
 
 const FIRST_PAUSE_MS = 5_000
 const LAST_PAUSE_MS = 600_000
-/** How many are remembered, 15 MB at most; a whole collection may refuse. */
+/** The number that is remembered, 15 MB at most; a whole collection may refuse. */
 const MOST = 100_000
-/** How many are named in each look and claim; any more are read, and passed over here. */
+/** The number that is named in each look and claim; any more are read, and passed over here. */
 const MOST_NAMED = 1_000
 const MOST_NAMED_BYTES = 100_000
 
@@ -15,15 +15,15 @@ interface Refusing {
   readonly untilMs: number
 }
 
-/** The most that a claim takes where some have just refused, as each may cost a command of its own. */
+/** The most that a claim takes where some have just refused, because each may cost a command of its own. */
 const MOST_BESIDE_REFUSALS = 250
-/** How many more candidates are then read, to be tried in place of others that refuse. */
+/** The number of candidates that are then read in addition, to be tried in place of others that refuse. */
 const SPARE = 250
 
 /**
- * Documents that this replica leaves alone for a while because they refuse its writes; each replica has its own pauses.
- * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. None of this is stored: a document that refuses
- * writes can't hold it. Those that people have paused (`leaveAlone`) are passed over in the same way.
+ * Documents that this replica leaves alone for a while because they refuse its writes; each replica has its own pauses. The pause grows with each
+ * refusal: 5 s, 10 s, 20 s, at most 10 min. None of this is stored: a document that refuses writes can't hold it. Documents that people have
+ * paused (`leaveAlone`) are passed over in the same way.
  */
 export class RefusingDocuments implements SelectionPolicy {
   private readonly byKey = new Map<string, Refusing>()
@@ -31,8 +31,8 @@ export class RefusingDocuments implements SelectionPolicy {
   private namedBytes = 0
   private leftAlone: ReadonlyMap<string, unknown> = new Map()
   /**
-   * Phases in which the last claim met documents that refuse, and whether the next claim begins with the newest. It alternates
-   * with the oldest, so that documents behind any number of refusing ones wait for one claim and not for all of those.
+   * Phases whose last claim met documents that refuse, and true if the next claim begins with the newest. It alternates with the oldest, so that
+   * documents behind any number of refusing ones wait for one claim and not for all of those.
    */
   private readonly met = new Map<string, { readonly newestFirst: boolean }>()
 
@@ -44,7 +44,7 @@ export class RefusingDocuments implements SelectionPolicy {
     return met ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: met.newestFirst } : without
   }
 
-  /** These, and no others, are paused by people, until the next call; whether one of before no longer is. */
+  /** Replaces the documents that people have paused. Returns true if one of the former list is no longer paused. */
   leaveAlone(ids: readonly unknown[]): boolean {
     if (ids.length === 0 && this.leftAlone.size === 0) return false
     const before = this.leftAlone
@@ -52,7 +52,7 @@ export class RefusingDocuments implements SelectionPolicy {
     return [...before.keys()].some((key) => !this.leftAlone.has(key))
   }
 
-  /** Those whose pause is over are tried again, apart from the others. */
+  /** Chooses. Those whose pause is over are tried again, apart from the others. */
   choose(_phase: string, candidates: Candidates): Candidates {
     if (this.size === 0 && this.leftAlone.size === 0) return candidates
     const retries = [...candidates.retries]
@@ -72,18 +72,20 @@ export class RefusingDocuments implements SelectionPolicy {
     else this.met.delete(phase)
   }
 
-  /** Whether some in a phase have just refused, so that others may too: one command for each is cheaper than several that fail. */
+  /** True if some in a phase have just refused, so that others may do so: one command for each is cheaper than several that fail. */
   hasMetIn(phase: string): boolean {
     return this.met.has(phase)
   }
 
-  /** These have refused a claim. */
+  /** Notes that these have refused a claim. */
   refusedIn(phase: string, refused: readonly { readonly id: unknown }[]): void {
     for (const { id } of refused) this.add(id)
     if (refused.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
   }
 
-  /** A claim ran out of time at it, because it is locked or the server is slow: it is tried apart, and left alone if that is no better. */
+  /**
+   * Notes that a claim ran out of time at it, because it is locked or the server is slow: it is tried apart, and left alone if that is no better.
+   */
   stuckAt(id: unknown): void {
     if (this.isSuspect(id)) this.add(id)
     else this.remember(id, { refusals: 0, untilMs: 0 })
@@ -93,7 +95,7 @@ export class RefusingDocuments implements SelectionPolicy {
     return this.byKey.size
   }
 
-  /** How many of them `ids` doesn't name: a read that is to find others must take that many more. */
+  /** The number of them that `ids` doesn't name: a read that is to find others must take that many more. */
   get unnamed(): number {
     return this.byKey.size - this.named.size
   }
@@ -110,7 +112,7 @@ export class RefusingDocuments implements SelectionPolicy {
     return [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
   }
 
-  /** Whether it is still paused. */
+  /** True if it is still paused. */
   isPaused(id: unknown): boolean {
     if (this.byKey.size === 0 && this.leftAlone.size === 0) return false
     const key = idKey(id)
@@ -118,21 +120,21 @@ export class RefusingDocuments implements SelectionPolicy {
     return this.leftAlone.has(key) || (known !== undefined && known.untilMs > this.clock.monotonicMs())
   }
 
-  /** Whether it is paused, or has refused before: after that it is tried apart from others, so that it doesn't hold them up. */
+  /** True if it is paused, or has refused before: after that it is tried apart from others, so that it doesn't hold them up. */
   isSuspect(id: unknown): boolean {
     if (this.byKey.size === 0 && this.leftAlone.size === 0) return false
     const key = idKey(id)
     return this.leftAlone.has(key) || this.byKey.has(key)
   }
 
-  /** It has refused a write (once more). */
+  /** Notes that it has refused a write (once more). */
   add(id: unknown): void {
     const refusals = (this.byKey.get(idKey(id))?.refusals ?? 0) + 1
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (refusals - 1), LAST_PAUSE_MS)
     this.remember(id, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
   }
 
-  /** A full list takes no more: the document is then tried again at the next look. */
+  /** Remembers a document. A full list takes no more: the document is then tried again at the next look. */
   private remember(id: unknown, refusing: Refusing): void {
     const key = idKey(id)
     if (!this.byKey.has(key) && this.byKey.size >= MOST && !this.forgetOldest()) return
@@ -141,13 +143,13 @@ export class RefusingDocuments implements SelectionPolicy {
     if (!this.named.has(key)) this.name(key, id)
   }
 
-  /** It takes writes again, or is somebody else's. */
+  /** Forgets a document that takes writes again, or that another replica has taken. */
   remove(id: unknown): void {
     if (this.byKey.size === 0) return
     this.forget(idKey(id))
   }
 
-  /** Forgets one that wasn't met again after its pause: it is gone, or somebody else's. */
+  /** Forgets one that wasn't seen again after its pause: it is gone, or another replica has taken it. */
   private forgetOldest(): boolean {
     const [[key, { untilMs }]] = this.byKey as unknown as [[string, Refusing]]
     if (untilMs + LAST_PAUSE_MS > this.clock.monotonicMs()) return false

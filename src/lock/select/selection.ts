@@ -3,9 +3,9 @@ import { idKey } from '../documents/id-key.js'
 import { firstOf, inTurns, listed, type NextDocument, shared } from './places.js'
 
 /*
- * Which due documents a replica tries for: look -> choose -> claim -> learn. A look reads as many candidates as the policies ask for, each
- * policy in turn removes or reorders what those before it have left, the claim tries for the chosen ones, and each policy learns how that
- * went. Policies only choose: the claim's conditional update decides who holds a document, so none of them can do harm.
+ * The choice of due documents that a replica tries for: look -> choose -> claim -> learn. A look reads the number of candidates that the policies
+ * ask for. Each policy in turn removes or reorders those that the policies before it have left. The claim tries for the chosen ones, and each
+ * policy learns from the result. Policies only choose: the claim's conditional update decides who holds a document, so none of them can do harm.
  */
 
 /** Due documents of one kind, the longest untouched first. */
@@ -27,38 +27,38 @@ export interface CandidateGroup {
 
 export interface Candidates {
   readonly lists: readonly CandidateList[]
-  /** To be tried in an eighth of the places, and in whatever places the others leave over. */
+  /** To be tried in an eighth of the places, and in any places that the others leave over. */
   readonly retries: readonly Document[]
 }
 
 /** A policy's choice of the candidates. */
 export interface Choice extends Candidates {
-  /** How many it leaves to other replicas for now. */
+  /** The number that it leaves to other replicas for now. */
   readonly left?: number
-  /** After how long it is worth looking whether they are still there. */
+  /** The time after which it is worth looking for those that are still there. */
   readonly againInMs?: number
 }
 
-/** How far a look has to read for a policy. */
+/** The extent of a look that a policy needs. */
 export interface Reach {
   /** The most places. */
   readonly most?: number
-  /** How many candidates for each place. */
+  /** The number of candidates for each place. */
   readonly times?: number
-  /** How many more, to be tried in place of those that refuse. */
+  /** The number of additional ones, to be tried in place of those that refuse. */
   readonly spare?: number
-  /** And how many more that will be passed over. */
+  /** The number of further ones that will be passed over. */
   readonly passed?: number
   /** `_id`s that aren't to be read at all. */
   readonly without?: readonly unknown[]
-  /** Reads from the end, to find at once what is behind any number of useless documents. */
+  /** Reads from the end, to find the documents behind any number of useless ones immediately. */
   readonly newestFirst?: boolean
 }
 
-/** What became of one claim's candidates. */
+/** The outcome for one claim's candidates. */
 export interface Attempt {
   readonly tried: readonly unknown[]
-  /** Somebody else got them, or they were no longer due. */
+  /** Another replica got them, or they were no longer due. */
   readonly missed: readonly unknown[]
   readonly hasRefused: boolean
 }
@@ -66,11 +66,11 @@ export interface Attempt {
 /** One reason to try for some documents rather than others. Each claim goes through all of its methods before the next one does. */
 export interface SelectionPolicy {
   reach?(phase: string, places: number): Reach
-  /** Removes or reorders documents, each for itself: what depends on those that get places is for `admits`. */
+  /** Removes or reorders documents, each for itself: a decision that depends on those that get places is for `admits`. */
   choose?(phase: string, candidates: Candidates, places: number): Choice
   /**
-   * Whether a document may have a place beside those that have one. Asked in the order in which places are given; what isn't admitted once
-   * isn't asked about again in this claim.
+   * True if a document may have a place beside those that have one. Called in the order of the places; a document that isn't admitted once isn't
+   * asked about again in this claim.
    */
   admits?(document: Document): boolean
   /** All policies have admitted it: it has a place. */
@@ -78,10 +78,10 @@ export interface SelectionPolicy {
   learn?(phase: string, attempt: Attempt): void
 }
 
-/** The most that is read at once, whatever the policies ask for: 2,000 take the server 12 ms, 500 take 8 (measured). */
+/** The most that one look reads, whatever the policies ask for: 2,000 take the server 12 ms, 500 take 8 (measured). */
 const MOST_READ = 2_000
 
-/** How far the look has to read for all policies. */
+/** The extent of the look that all policies need. */
 export interface Extent extends Required<Omit<Reach, 'most' | 'times'>> {
   readonly places: number
   /** Candidates besides the spare ones and those that are passed over. */
@@ -112,8 +112,8 @@ export interface Chosen {
 }
 
 /**
- * What the policies leave, in the order in which it gets the places available. Each list has its least share of them, and the last ones take
- * what others leave free; when places are few a draw decides, so that no list starves.
+ * Chooses the documents that the policies leave, in the order of the available places. Each list has its least share of them, and the last ones
+ * take the places that others leave free; when places are few a draw decides, so that no list starves.
  */
 export function choose(
   policies: readonly SelectionPolicy[],
@@ -135,7 +135,10 @@ export function choose(
   return { documents: first.slice(0, places), spares: first.slice(places), left, againInMs }
 }
 
-/** Gives a document a place if all policies admit it; only one, because it may be in several lists: of a rank and of its value, or with an array in lockedAt. */
+/**
+ * Gives a document a place if all policies admit it; only one, because it may be in several lists: of a rank and of its value, or with an array
+ * in lockedAt.
+ */
 function placing(policies: readonly SelectionPolicy[]): (document: Document) => boolean {
   const placed = new Set<string>()
   return (document) => {

@@ -7,7 +7,7 @@ import { type Attempt, type Candidates, type Choice, eachList, type Reach, type 
 export interface Standing {
   /** This replica's name. */
   readonly self: string
-  /** All of them, including this one, in any order. One: nobody to share with. */
+  /** All of them, including this one, in any order. One: there is no other to share with. */
   readonly replicas: readonly string[]
 }
 
@@ -16,31 +16,34 @@ const LEAST_PATIENCE_MS = 30
 const MOST_PATIENCE_MS = 250
 /** Each time the other one turns out to be quicker the patience doubles, up to this factor. */
 const MOST_DOUBLED = 8
-/** How many are taken over at first; twice as many each time that goes well: 500 after a third of a second. */
+/** The number taken over at first; twice that each time that goes well: 500 after a third of a second. */
 const FIRST_TAKEN_OVER = 16
 const MOST_TAKEN_OVER = 500
-/** At least so many candidates are read for each replica: where places are few, as those of a limit are, the first ones are soon all another's. */
+/**
+ * The least number of candidates that are read for each replica: with few places, such as those of a limit, the first ones soon all belong to
+ * another.
+ */
 const LEAST_READ = 16
-/** If its own share fills at least this part of its places, a replica leaves the others theirs, until those are everybody's. */
+/** If its own share fills at least this part of its places, a replica leaves the others theirs, until any replica may take those. */
 const ENOUGH = 0.25
-/** When a document that is still there is everybody's: first the replica's that is next in line for it, then all replicas'. */
+/** The ages at which a document that is still there is open to others: first to the replica that is next in line for it, then to all. */
 const NEXTS_AFTER_MS = 1_500
 const ALLS_AFTER_MS = 2_500
 
 /**
- * Divides due documents among the replicas of a lifecycle, so that they don't pick the same ones: each reads as many
- * candidates as all of them take, and tries for those that are its own by `_id`. They needn't talk to each other: each knows
- * the list of live replicas from its last look. An `_id` belongs to the replica that hashes highest with it, so two replicas
- * whose lists differ by one disagree only about that one's share.
+ * Divides due documents among the replicas of a lifecycle, so that they don't pick the same ones. Each reads the number of candidates that all of
+ * them take, and tries for those that are its own by `_id`. They needn't talk to each other: each knows the list of live replicas from its last
+ * look. An `_id` belongs to the replica that hashes highest with it, so two replicas whose lists differ by one disagree only about that one's
+ * share.
  *
- * Another replica's document is taken too if it is still there a moment later (that replica may be full, slow or dead) and
- * nearly all else is done: the last ones first, as the other replica begins with the oldest.
+ * Another replica's document is also taken if it is still there a moment later (that replica may be full, slow or dead) and nearly all else is
+ * done: the last ones first, because the other replica begins with the oldest.
  *
- * Invariant: a share is a preference that ends. What this replica has seen due for 2.5 s queues like its own, in the order
- * of its list, however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
+ * Invariant: a share is a preference that ends. Documents that this replica has seen due for 2.5 s queue like its own, in the order of its list,
+ * however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
  *
- * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
- * (bench/README.md has the designs in between).
+ * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this (bench/README.md has the
+ * designs in between).
  */
 export class WorkSplit implements SelectionPolicy {
   /** Others' documents, by phase. */
@@ -57,12 +60,12 @@ export class WorkSplit implements SelectionPolicy {
     private readonly clock: Clock,
   ) {}
 
-  /** How many replicas share the lifecycle. */
+  /** The number of replicas that share the lifecycle. */
   get of(): number {
     return this.sharersOf()
   }
 
-  /** As many candidates as all of them take, and some more where that is few. */
+  /** Asks for the number of candidates that all of them take, and some more if that is few. */
   reach(phase: string, places: number): Reach {
     const sharers = this.sharersOf(phase)
     return { times: sharers === 1 ? 1 : sharers * Math.max(1, LEAST_READ / places) }
@@ -113,7 +116,7 @@ export class WorkSplit implements SelectionPolicy {
     if (this.late.size > 0) this.tookOver(lateOf(tried), lateOf(missed))
   }
 
-  /** Learns how many documents it tried to take over, and how many of those the others had taken meanwhile. */
+  /** Learns the number of documents that it tried to take over, and the number of those that the others had taken in the meantime. */
   tookOver(tried: number, lost: number): void {
     const wentWell = lost <= tried / 20
     this.doubled = wentWell ? Math.max(1, this.doubled / 2) : Math.min(MOST_DOUBLED, this.doubled * 2)
@@ -122,7 +125,7 @@ export class WorkSplit implements SelectionPolicy {
 
   /**
    * Leaves documents, said to be due, to the replicas whose share they are: their time runs from now on.
-   * @returns after how many milliseconds it is worth looking whether they are still there
+   * @returns the milliseconds after which it is worth looking for those that are still there
    */
   leave(phase: string, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
@@ -131,7 +134,7 @@ export class WorkSplit implements SelectionPolicy {
     return this.patienceMs(keys.length)
   }
 
-  /** Another replica's document whose time is up already: if it is due now, it is taken like one that has been there for long. */
+  /** Notes another replica's document whose time is up already: if it is due now, it is taken like one that has been there for long. */
   waitedFor(phase: string, key: string): void {
     this.seenIn(phase).hear(key, Number.NEGATIVE_INFINITY)
   }
@@ -147,12 +150,12 @@ export class WorkSplit implements SelectionPolicy {
     return Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, documents / 2)) * this.doubled
   }
 
-  /** Whether a document is in this replica's share, by the key of its `_id`; without its phase: if all live replicas take it. */
+  /** True if a document is in this replica's share, by the key of its `_id`; without its phase: if all live replicas take it. */
   isOwn(key: string, phase?: string): boolean {
     return this.rankOf(key, phase) === 0
   }
 
-  /** 0: it is in this replica's share. 1: it would be if one other replica weren't there. 2: neither. */
+  /** Ranks a document. 0: it is in this replica's share. 1: it would be if one other replica weren't there. 2: neither. */
   private rankOf(key: string, phase?: string): number {
     const { self, replicas } = this.standing(phase)
     if (this.listed !== replicas) {
@@ -167,9 +170,9 @@ export class WorkSplit implements SelectionPolicy {
   }
 }
 
-/** What isn't seen again for this long, or up to twice that, is forgotten. */
+/** The time after which a document that isn't seen again is forgotten; it may take twice that. */
 const KEPT_FOR_MS = 3_000
-/** With more than this the next look starts a new map, and still keeps what it sees again: small maps are quicker. */
+/** With more than this the next look starts a new map, and still keeps those that it sees again: small maps are quicker. */
 const MOST_KEPT = 1_000
 /** With more than this, those only heard of are forgotten: their time then starts at a look. */
 const MOST_HEARD = 10_000
@@ -179,14 +182,14 @@ const MOST_HEARD = 10_000
  * A look at fewer documents than the one before forgets none of them.
  */
 class Sightings {
-  /** By key and fence: a claim raises the fence, which restarts the time. Numbers only, as there are thousands a second. */
+  /** By key and fence: a claim raises the fence, which restarts the time. Numbers only, because there are thousands a second. */
   private recent = new Map<string, number>()
   private before = new Map<string, number>()
   /** By key: said to be due, not seen yet. */
   private readonly heard = new Map<string, number>()
   private turnedAtMs = Number.NEGATIVE_INFINITY
 
-  /** Forgets what hasn't been seen for long. To be called before a look's results are read, so that all of them are kept. */
+  /** Forgets documents that haven't been seen for long. To be called before a look's results are read, so that all of them are kept. */
   turn(now: number): void {
     if (now - this.turnedAtMs < KEPT_FOR_MS && this.recent.size < MOST_KEPT) return
     this.turnedAtMs = now
@@ -204,12 +207,12 @@ class Sightings {
     return since
   }
 
-  /** To be called after a look: what it didn't show was taken, or is far from its turn. */
+  /** To be called after a look: a document that it didn't show was taken, or is far from its turn. */
   looked(): void {
     this.heard.clear()
   }
 
-  /** It is said to have been due since then. */
+  /** Notes that it is said to have been due since then. */
   hear(key: string, since: number): void {
     if (this.heard.size >= MOST_HEARD) this.heard.clear()
     this.heard.set(key, Math.min(since, this.heard.get(key) ?? since))
@@ -225,7 +228,7 @@ function hashOf(text: string): number {
   return hash >>> 0
 }
 
-/** Spreads a difference in one bit over all of them (the finaliser of MurmurHash3). */
+/** Spreads a difference in one bit over all of them (the finalizer of MurmurHash3). */
 function mixed(value: number): number {
   let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)

@@ -6,7 +6,7 @@ import { outboxIndex } from '../outbox/outbox.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 
-/** The two indexes that the protocol needs. What more there is a lifecycle has asked for: {@link moreIndexes}. */
+/** The two indexes that the protocol needs. Any others are for a lifecycle's options: {@link moreIndexes}. */
 const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]
 /** Kinds of index that don't hold every document, or not in the order in which the protocol reads. */
 const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
@@ -15,7 +15,7 @@ const NO_SUCH_COLLECTION = 26
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
-/** What a lifecycle needs besides: for an order of its own, for documents that may be children, and for callbacks. */
+/** The additional indexes of a lifecycle: for an order of its own, for documents that may be children, and for callbacks. */
 export const moreIndexes = (
   settings: ClaimOrder & Pick<Terms, 'progress' | 'callbacks'> & { readonly child?: boolean | undefined },
 ): Document[] => [
@@ -25,8 +25,8 @@ export const moreIndexes = (
 ]
 
 /**
- * Creates those that are missing, and `more` of them. One with the same key but of another kind (hidden, partial) is left as it is: the check of query
- * plans reports it and says what to do.
+ * Creates those that are missing, and `more` of them. One with the same key but of another kind (hidden, partial) is left unchanged: the check of
+ * query plans reports it and says what to do.
  */
 export async function ensureLockIndexes(
   collection: Collection,
@@ -49,7 +49,7 @@ export interface UnusableIndex {
   readonly what: string
   /** "it is missing", "it is of another kind (sparse)". */
   readonly problem: string
-  /** What to run in mongosh to mend it. */
+  /** The command to run in mongosh to mend it. */
   readonly command: string
 }
 

@@ -11,11 +11,11 @@ import { unusableLockIndexes } from './indexes.js'
 
 /** Something that makes claims or looks slower the more documents there are. */
 export interface PlanFinding {
-  /** Which command: "claim of Working in Thing (woken)". */
+  /** The command: "claim of Working in Thing (woken)". */
   readonly what: string
-  /** What it scans, and why. */
+  /** The scan and its cause. */
   readonly problem: string
-  /** What to do about it. */
+  /** The remedy. */
   readonly advice: string
 }
 
@@ -23,7 +23,7 @@ export interface PlanFinding {
 export class BadQueryPlan extends Error {
   override readonly name = 'BadQueryPlan'
   constructor(
-    /** Each query that isn't bounded by its index, and what it scanned. */
+    /** Each query that isn't bounded by its index, with its scan. */
     readonly findings: readonly PlanFinding[],
   ) {
     super(
@@ -41,9 +41,9 @@ export interface PlanCheckOptions {
   readonly requests: readonly LookRequest[]
 }
 
-/** As many as the biggest claim asks for. */
+/** The number that the biggest claim asks for. */
 const LIMIT = 500
-/** Keys and documents: a plan that reads no more than the meant one and so many has nothing to lose against it. */
+/** Keys and documents: a plan that reads at most this many more than the meant one has nothing to lose against it. */
 const AS_GOOD_AS_NOTHING = 10
 const MAX_TIME_MS = 10_000
 
@@ -89,7 +89,7 @@ type Explained = { explain(verbosity: 'queryPlanner' | 'executionStats'): Promis
 interface Check {
   readonly what: string
   readonly query: Explained
-  /** The same, told to use its index, where it leaves the choice to the server. */
+  /** The same with a hint for its index, if it otherwise leaves the choice to the server. */
   readonly hinted?: Explained
   readonly index: Document
   readonly boundedFields: number
@@ -138,9 +138,10 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
 }
 
 /**
- * @returns what is bad about its plan. The server chooses by what the plans have read when the first of them is through: where that is
- * the same (an empty collection, none in these phases, a few dozen that all have something to tell), the choice says nothing, and the plan counts
- * that it has with a hint.
+ * Finds the problems of a query's plan. The server chooses by the number that the plans have read when the first of them is through. If that is
+ * the same (an empty collection, none in these phases, a few dozen that all have something to deliver), the choice says nothing. Then the plan
+ * with a hint counts.
+ * @returns the problems of its plan
  */
 export async function problemsOf({ query, hinted, index, boundedFields }: Omit<Check, 'what'>): Promise<string[]> {
   const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)

@@ -1,13 +1,13 @@
 import type { Clock } from '../../time/index.js'
 
-/** How far the clock may be off from one look to the next without having stepped: an election brings another member's clock. */
+/** The amount that the clock may be off from one look to the next without having stepped: an election brings another member's clock. */
 export const STEP_SLACK_MS = 2_000
 /** A clock that is being slewed runs faster or slower by less than this. */
 const MOST_DRIFT = 0.001
 
 /** The server's clock moved by a different amount of time than has passed. */
 export interface ClockStep {
-  /** How far it is ahead of where it should be; below 0: it went back. */
+  /** The amount that it is ahead of where it should be; below 0: it went back. */
   readonly ms: number
   /** The server's time after it. */
   readonly now: Date
@@ -17,7 +17,7 @@ export interface ClockStep {
  * A forward step that isn't confirmed yet: documents that only it has made due aren't due (see `isDue`), no deadline passes, nothing is removed.
  */
 export interface ClockHold {
-  /** At least how far the clock stepped. */
+  /** The least amount that the clock stepped. */
   readonly ms: number
   /** Server time: every lease from before the step is older, every later one is not. */
   readonly since: Date
@@ -45,7 +45,7 @@ export class ClockSteps {
   private held: readonly (ClockHold & { readonly untilMs: number })[] = []
   private watchingSinceMs: number | undefined
 
-  /** @param holdMs how long a forward step has to last before it counts; 0: it counts at once */
+  /** @param holdMs the time that a forward step has to last before it counts; 0: it counts immediately */
   constructor(
     private readonly clock: Clock,
     private readonly holdMs: number,
@@ -74,7 +74,7 @@ export class ClockSteps {
     else if (behindMs > STEP_SLACK_MS) this.steppedBack(now, before.most - least)
   }
 
-  /** What is held back now. */
+  /** The steps that are held back now, as one. */
   hold(): (ClockHold & { readonly leftMs: number }) | undefined {
     if (this.held.length === 0) return undefined
     const nowMs = this.clock.monotonicMs()
@@ -86,7 +86,7 @@ export class ClockSteps {
 
   /**
    * Takes over a step that another replica saw `agoMs` milliseconds ago, unless this one was watching then.
-   * @param leftMs how much longer it is to be held
+   * @param leftMs the remaining time that it is to be held
    */
   adopt({ ms, now: since }: ClockStep, agoMs: number, leftMs: number): boolean {
     const { watchingSinceMs } = this
@@ -106,7 +106,7 @@ export class ClockSteps {
   }
 
   private steppedBack(now: Date, ms: number): void {
-    // A step that was taken back no longer counts; what is left of it is still held.
+    // A step that was taken back no longer counts; the rest of it is still held.
     const held = [...this.held]
     for (let backMs = ms; held.length > 0 && backMs > 0; ) {
       const step = held.pop()!

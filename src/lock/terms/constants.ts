@@ -1,6 +1,6 @@
 import type { IndexSpecification } from 'mongodb'
 
-/** Holds a document for each lifecycle: its `_id`, collection, the lockTimeout in force (ms) and what of it is paused. */
+/** Holds a document for each lifecycle: its `_id`, collection, the lockTimeout in force (ms) and its pauses. */
 export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
 
 /** `lockedAt` of a free document, and its initial value: 1970-01-01T00:00:00Z. */
@@ -18,14 +18,14 @@ export const STATE_INDEX = { state: 1, phase: 1 } as const satisfies IndexSpecif
 /** Writes by `_id` name this index: without it the planner may walk the claim index (60,000 keys for 500 documents, measured). */
 export const ID_INDEX = { _id: 1 } as const
 
-/** How many entries `progress.history` keeps, the newest ones. */
+/** The number of entries that `progress.history` keeps, the newest ones. */
 export const HISTORY_LIMIT = 20
 
 /** The shortest pause before the next claim: without it one waiting document is claimed 33 times in its first second (measured). */
 export const LEAST_PAUSE_MS = 100
 
-/** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them (ask.ts). */
+/** Holds a document for each limit: its number of slots, the rate at which they may be taken, and their holders (ask.ts). */
 export const LIMITS_COLLECTION = 'phaselock.limits'
 
-/** Holds a document for each duty: what one replica does now and then for all of them. */
+/** Holds a document for each duty: a task that one replica does now and then for all of them. */
 export const DUTIES_COLLECTION = 'phaselock.duties'

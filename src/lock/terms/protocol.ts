@@ -7,13 +7,13 @@ import type { Document } from 'mongodb'
 export interface Protocol {
   /** The time that claims compare and writes store: the server's own, fixed when its command starts. */
   readonly now: () => '$$NOW' | Date
-  /** What a holder's write requires of the document, besides its `_id`. */
+  /** The condition of a holder's write on the document, besides its `_id`. */
   readonly heldBy: (token: string) => Document
-  /** What a renewal requires: any token of one claim, as steps under the lease change the token in between. */
+  /** The condition of a renewal: any token of one claim, because steps under the lease change the token in between. */
   readonly leasedBy: (replica: string, claim: number) => Document
   /** The value of `lockedBy`: unique per start of a replica, claim and step. */
   readonly tokenOf: (replica: string, claim: number, step: number) => string
-  /** Whether renewals are sent; a replica believes in them either way. */
+  /** True if renewals are sent; a replica believes in them either way. */
   readonly sendsRenewals: boolean
 }
 

@@ -4,18 +4,18 @@ import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { type Protocol, SAFE_PROTOCOL } from './protocol.js'
 
 /**
- * What all commands of a lifecycle's lock protocol are built from. `lockTimeoutMs` is part of the data: leases and sleeps
- * are encoded with it, so it is the value in force in `phaselock.lifecycles`, not a replica's own setting.
+ * The terms that all commands of a lifecycle's lock protocol are built from. `lockTimeoutMs` is part of the data: leases and sleeps are encoded
+ * with it, so it is the value in force in `phaselock.lifecycles`, not a replica's own setting.
  */
 export interface Terms {
   readonly lockTimeoutMs: number
-  /** How long a lease lasts for its holder; less than `lockTimeoutMs` while that is being changed. */
+  /** The time that a lease lasts for its holder; less than `lockTimeoutMs` while that is being changed. */
   readonly leaseMs: number
   /** Server time after which a write no longer applies `lockTimeoutMs` or `leaseMs`. Undefined: always valid. */
   readonly validUntil?: Date | undefined
-  /** Set while a forward step of the server's clock isn't confirmed: holds back what it has made due. */
+  /** Set while a forward step of the server's clock isn't confirmed: holds back documents that it has made due. */
   readonly hold?: TermsHold | undefined
-  /** Whether writers that don't know `lockedBy` also lease documents of this lifecycle. */
+  /** True if writers that don't know `lockedBy` also lease documents of this lifecycle. */
   readonly legacyWriters: boolean
   /** The name of the field that holds all of Phaselock's data besides the seven top-level fields. */
   readonly progress: string
@@ -25,16 +25,16 @@ export interface Terms {
   readonly protocol: Protocol
   /** In these phases only documents that match are looked for and claimed; the others are left to replicas that can work on them. */
   readonly only?: Only | undefined
-  /** The callbacks that are told of what becomes of documents. Absent: none, and nothing is stored for them. */
+  /** The callbacks that are notified of changes of documents. Absent: none, and nothing is stored for them. */
   readonly callbacks?: readonly CallbackName[] | undefined
   /** The phases with work to do, of those that a document may be in. Undefined: all. */
   readonly working?: readonly string[] | undefined
 }
 
-/** A document has moved, was parked, its phase's deadline has passed, or it was removed. */
+/** The name of a callback: a document has moved, was parked, its phase's deadline has passed, or it was removed. */
 export type CallbackName = 'onMoved' | 'onParked' | 'onTimeout' | 'onRemoved'
 
-/** How long documents sleep between looks, and after errors. */
+/** The sleeps of documents between looks, and after errors. */
 export interface BackOffRule {
   /** A waiting document sleeps for this share of the time it has waited so far. */
   readonly share: number
@@ -44,7 +44,7 @@ export interface BackOffRule {
   readonly firstErrorMs: number
   /** The longest pause after an error. */
   readonly longestErrorMs: number
-  /** After so many steps in a row without a new phase, a wait or an error, there is a pause after each. */
+  /** After this number of steps in a row without a new phase, a wait or an error, there is a pause after each. */
   readonly afterSteps: number
 }
 
@@ -58,7 +58,7 @@ export const DEFAULT_BACK_OFF: BackOffRule = {
 }
 
 export interface TermsHold extends ClockHold {
-  /** The phases in which a sleep is only a pause, which may end after the step. In others it stands for a deadline or a removal. */
+  /** The phases whose sleeps are only pauses, which may end after the step. In others a sleep stands for a deadline or a removal. */
   readonly working: readonly string[]
 }
 
@@ -66,7 +66,7 @@ export interface TermsHold extends ClockHold {
 export interface Only {
   readonly phases: readonly string[]
   readonly where: Document
-  /** The names of what this process can work on, for its document in `phaselock.replicas`. */
+  /** The names of the things that this process can work on, for its document in `phaselock.replicas`. */
   readonly knows?: readonly string[] | undefined
 }
 
@@ -87,8 +87,8 @@ export const literal = (value: unknown): Document => ({ $literal: value })
 export const isDate = (path: string): Document => ({ $eq: [{ $type: path }, 'date'] })
 
 /**
- * Whether time can have passed since a date: it isn't in the future, nor so far from now that the server's date arithmetic
- * overflows (error 15) or JavaScript reads an Invalid Date.
+ * True if time can have passed since a date: it isn't in the future, nor so far from now that the server's date arithmetic overflows (error 15)
+ * or JavaScript reads an Invalid Date.
  */
 export const isPastDate = (terms: Terms, path: string): Document => ({
   $and: [isDate(path), { $gte: [path, TASK_LOCK_INIT_TIME] }, { $lte: [path, terms.protocol.now()] }],
@@ -102,10 +102,10 @@ export const countAt = (path: string): Document => ({
 /** The path of a field in the lifecycle's progress, as an expression: `$progress.since`. */
 export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): string => `$${terms.progress}.${field}`
 
-/** Whether these terms are still valid when the command is executed; undefined: always. */
+/** True if these terms are still valid when the command is executed; undefined: always. */
 export const isValidYet = ({ validUntil }: Terms): Document | undefined => validUntil && { $lte: ['$$NOW', validUntil] }
 
-/** Whether `progress` and `phase` have our shape. Anything else is the owner's and is never overwritten. */
+/** True if `progress` and `phase` have our shape. Anything else is the owner's and is never overwritten. */
 export const hasOurShape = (terms: Terms): Document => ({
   $and: [
     { $in: [{ $type: `$${terms.progress}` }, ['object', 'missing', 'null']] },
@@ -113,12 +113,12 @@ export const hasOurShape = (terms: Terms): Document => ({
   ],
 })
 
-/** What becomes of `progress` in an update, if it is ours. */
+/** The change of `progress` in an update, if it is ours. */
 export const progressIfOurs = (terms: Terms, changed: Document): Document => ({
   [terms.progress]: { $cond: [hasOurShape(terms), changed, `$${terms.progress}`] },
 })
 
-/** When the document entered its phase; now if nobody has recorded that. */
+/** The time when the document entered its phase; now if no replica has recorded that. */
 export function enteredAt(terms: Terms): Document {
   const since = inProgress(terms, 'since')
   return { $cond: [isPastDate(terms, since), since, terms.protocol.now()] }
@@ -154,12 +154,12 @@ export const PHASE_FIELDS = [
 ]
 
 /**
- * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would
- * get the most common value.
+ * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would get the most common
+ * value.
  *
- * The server walks the list for each document, so those with the most common value aren't in it: a list of 480 costs it 7 us
- * a document, one of 24 half a microsecond. `$indexOfArray` works with any `_id` on any server >= 5.0, and says -1 for what
- * isn't listed, which `$arrayElemAt` takes as the last.
+ * The server walks the list for each document, so those with the most common value aren't in it: a list of 480 costs it 7 us a document, one of
+ * 24 half a microsecond. `$indexOfArray` works with any `_id` on any server >= 5.0, and returns -1 for one that isn't listed, which
+ * `$arrayElemAt` takes as the last.
  */
 export function perDocument(ids: readonly unknown[], values: readonly unknown[]): Document {
   const usual = mostCommon(values)

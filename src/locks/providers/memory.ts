@@ -13,7 +13,7 @@ interface Entry {
 
 const FORGET_FREE_ABOVE = 10_000
 
-/** Locks within this process only: the single mode. Its "server's clock" never goes back, whatever happens to the wall clock. */
+/** Locks within this process only: the single mode. Its "server's clock" never goes back, even if the wall clock does. */
 export class MemoryLockStore implements LockStore {
   readonly kind = 'memory'
   private readonly entries = new Map<string, Entry>()
@@ -91,7 +91,7 @@ export class MemoryLockStore implements LockStore {
     return entry?.lockedBy === token && entry.lockUntilMs > this.now() ? entry : undefined
   }
 
-  /** Free entries are kept for their fence only, and time gives a higher one. */
+  /** Free entries are kept only for their fence, and the clock yields a higher one. */
   private forgetFree(now: number): void {
     if (this.entries.size < FORGET_FREE_ABOVE) return
     for (const [name, entry] of this.entries)
@@ -111,10 +111,10 @@ export class MemoryLockStore implements LockStore {
   }
 }
 
-/** Shared by all in this process that ask for locks in memory without naming a store. */
+/** The store shared by all callers in this process that request locks in memory without naming a store. */
 export const sharedMemory = new MemoryLockStore()
 
-/** Locks in memory that are shared only through this provider: for tests. */
+/** Locks in memory, shared only through this provider: for tests. */
 export function memoryLocks(name?: string): OperableLockProvider {
   return new NamedLocks(new MemoryLockStore(), holderIdentity(name))
 }

@@ -6,7 +6,7 @@ import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { SeenRecords } from './seen-records.js'
 
-/** ShedLock's own document, and the fence; `_id` is the lock's name. */
+/** ShedLock's own document plus the fence; `_id` is the lock's name. */
 interface ShedLockDocument extends Document {
   _id: string
   lockUntil: Date
@@ -20,7 +20,7 @@ export const SHEDLOCK_COLLECTION = 'shedLock'
 const LIST_LIMIT = 10_000
 
 const isText = { $eq: [{ $type: '$lockedBy' }, 'string'] }
-/** Released, and taken at a time that is still to come: the server's clock has stepped back since, and its lockUntil says nothing. */
+/** Released, although taken at a time in the future: the server's clock has stepped back since, so its lockUntil means nothing. */
 const isReleasedAhead = {
   $and: [
     { $gt: ['$lockedAt', { $add: ['$$NOW', STEP_SLACK_MS] }] },
@@ -32,15 +32,15 @@ const isFree = { $or: [{ $lte: ['$lockUntil', '$$NOW'] }, isReleasedAhead] }
 const isHeld = { $not: [isFree] }
 
 const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
-/** A lock is claimed with the same fence as any of our documents. */
+/** A lock is claimed with the same kind of fence as any Phaselock document. */
 const fence = claimFence(termsOf(0))
 
 /**
  * Locks in MongoDB, shared with Java's ShedLock:
- * 1. a name seen for the first time: one update with upsert that takes a missing or free lock and leaves a held one as it is;
- * 2. later: one update of the record if it is free; while somebody has it, that matches nothing and writes nothing;
- * 3. unlock and extend: one update if `lockedBy` is ours and `lockUntil` is still to come;
- * 4. all by the server's `$$NOW`, acknowledged by a majority and journaled.
+ * 1. a name seen for the first time: one upsert that takes a missing or free lock and leaves a held one unchanged;
+ * 2. later: one update of the record if it is free; while another caller holds it, this matches nothing and writes nothing;
+ * 3. unlock and extend: one update if `lockedBy` is ours and `lockUntil` is in the future;
+ * 4. always by the server's `$$NOW`, acknowledged by a majority and journaled.
  */
 export class MongoLockStore implements LockStore {
   readonly kind = 'mongodb'
@@ -67,7 +67,7 @@ export class MongoLockStore implements LockStore {
     })
   }
 
-  /** One command that doesn't fail if somebody holds the record: that comes back as it is, with the other's token. */
+  /** One command, which doesn't fail if the lock is held: the record is then returned unchanged, with the other holder's token. */
   private async insertOrTake(request: Request): Promise<Granted | undefined> {
     const free = { $lte: [{ $ifNull: ['$lockUntil', null] }, '$$NOW'] }
     const taken = { $mergeObjects: ['$$ROOT', ownership(request)] }
@@ -79,7 +79,7 @@ export class MongoLockStore implements LockStore {
       )
       return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined
     } catch (error) {
-      // Two processes inserted it at the same time, and the other was first.
+      // Another process inserted it at the same time, and was first.
       if (isDuplicateKey(error)) return undefined
       throw error
     }
@@ -110,7 +110,7 @@ export class MongoLockStore implements LockStore {
     return found
   }
 
-  /** As a majority has them, as it has each lock that was granted: what is undone ends nothing. */
+  /** Read with majority concern, as each granted lock was written: a write that may be rolled back ends no task. */
   async holders(names: readonly string[]): Promise<Map<string, string>> {
     const filter = {
       _id: { $in: [...names] },
@@ -153,7 +153,7 @@ const ownership = ({ token, lockAtMostForMs }: Request): Document => ({
   fence,
 })
 
-/** Whether `lockedBy` is a string that ends with the reentry. */
+/** The condition that `lockedBy` is a string ending with the reentry. */
 function isReentry({ reentrySuffix }: Request): Document {
   if (reentrySuffix === undefined) return literal(false)
   const at = { $indexOfCP: ['$lockedBy', '|'] }
@@ -167,7 +167,7 @@ function isReentry({ reentrySuffix }: Request): Document {
   }
 }
 
-/** @param token null: a record whose `lockedBy` is missing, or no string */
+/** @param token null: a record whose `lockedBy` is missing or not a string */
 const heldBy = (name: string, token: string | null) =>
   ({ _id: name, lockedBy: token ?? { $not: { $type: 'string' } }, $expr: isHeld }) as Filter<ShedLockDocument>
 
@@ -177,7 +177,7 @@ const grantedIn = ({ lockedAt, lockUntil, fence }: ShedLockDocument): Granted =>
   fence: fence!,
 })
 
-/** Anybody may have written anything into a record: what can't be used counts as missing. */
+/** A record may contain anything: a field that can't be used counts as missing. */
 function recordIn(stored: Document): LockRecord {
   const { _id, lockedBy, lockedAt, lockUntil, fence, held } = stored
   const token = typeof lockedBy === 'string' ? lockedBy : undefined

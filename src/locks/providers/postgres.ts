@@ -5,22 +5,22 @@ import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { SeenRecords } from './seen-records.js'
 
-/** What is needed from a pool of `pg`. Each query must be its own transaction: a client inside a transaction won't do. */
+/** The part of a `pg` pool that is used here. Each query must be its own transaction: a client inside a transaction won't work. */
 export interface PostgresPool {
-  /** Runs SQL with `$1`, `$2`, ... for the values; without values it may be several statements. */
+  /** Runs SQL with `$1`, `$2`, ... for the values; without values it may contain several statements. */
   query(
     text: string,
     values?: unknown[],
   ): Promise<{
-    /** An object for each row, with its columns by name. */
+    /** One object per row, with its columns by name. */
     rows: unknown[]
   }>
 }
 
 export interface PostgresStoreOptions {
-  /** Default ShedLock's own, `shedlock`; `schema.table` is possible. */
+  /** Default: ShedLock's own, `shedlock`; `schema.table` is possible. */
   readonly table?: string | undefined
-  /** Whether a missing table or fence column is created when first needed (requires the right). Default true. */
+  /** True to create a missing table or fence column when it is first needed (requires the right to do so). Default true. */
   readonly migrate?: boolean | undefined
   readonly answerWithinMs?: number | undefined
   readonly onClose?: () => Promise<void>
@@ -28,7 +28,7 @@ export interface PostgresStoreOptions {
 
 type Row = Record<'name' | 'locked_by' | 'at' | 'until' | 'fence', string | null> & { held?: boolean }
 
-/** ShedLock's table has no time zones: its times are UTC, as its `usingDbTime()` writes them. */
+/** ShedLock's table has no time zones: its times are UTC, as ShedLock's `usingDbTime()` writes them. */
 const NOW = "timezone('utc', clock_timestamp())"
 const MISSING = new Set(['42P01', '42703', '3F000'])
 const SERIALIZATION = new Set(['40001', '40P01'])
@@ -42,7 +42,7 @@ const FENCE_OF_NOW = '(floor(extract(epoch from clock_timestamp()) * 1000) * 100
 const epochMs = (column: string) => `floor(extract(epoch from ${column}) * 1000)::bigint::text`
 const RETURNING = `${epochMs('locked_at')} AS at, ${epochMs('lock_until')} AS until, fence::text AS fence`
 
-/** The SQL, which an operator can paste if the process has no DDL rights; running it again changes nothing. */
+/** The SQL of the migration. An operator can paste it if the process has no DDL rights; running it again changes nothing. */
 function migration(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL);
 ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
@@ -51,7 +51,7 @@ ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
 /**
  * Locks in PostgreSQL, in ShedLock's table with an added column `fence`, which Java leaves alone:
  * 1. a name seen for the first time: insert, or on conflict update if it is free; 2. later: update if it is free;
- * 3. unlock and extend: update if locked_by is ours and lock_until is still to come; 4. all by the database's clock.
+ * 3. unlock and extend: update if locked_by is ours and lock_until is in the future; 4. always by the database's clock.
  */
 export class PostgresLockStore implements LockStore {
   readonly kind = 'postgres'
@@ -82,7 +82,7 @@ export class PostgresLockStore implements LockStore {
     })
   }
 
-  /** PostgreSQL judges the condition again under the row's own lock: of two that wait for it only the first matches. */
+  /** PostgreSQL evaluates the condition again under the row lock: of two updates waiting for it only the first matches. */
   private readonly taking = `SET lock_until = ${after('$2')}, locked_at = ${NOW}, locked_by = $3,
     fence = greatest(coalesce(t.fence, 0) + 1, ${FENCE_OF_NOW})
     WHERE t.name = $1 AND (t.lock_until <= ${NOW}
@@ -128,9 +128,9 @@ export class PostgresLockStore implements LockStore {
     await this.options.onClose?.()
   }
 
-  /** Creates the table and the fence's column if they are missing. Any number of processes may do it at once. */
+  /** Creates the table and the fence's column if they are missing. Any number of processes may do it concurrently. */
   async migrate(): Promise<void> {
-    // One simple query is one transaction; the advisory lock keeps two of them from racing for the catalog.
+    // One simple query is one transaction; the advisory lock keeps two of them from racing on the catalog.
     const sql = `SELECT pg_advisory_xact_lock(hashtext('phaselock:${this.table}')); ${migration(this.table)}`
     await bounded(this.pool.query(sql), this.options.answerWithinMs)
   }
@@ -139,7 +139,7 @@ export class PostgresLockStore implements LockStore {
     return `SELECT name, locked_by, ${RETURNING}, lock_until > ${NOW} AS held FROM ${this.table}`
   }
 
-  /** A serialization error means that two wanted it at the same moment and the other has it. */
+  /** A serialization error means that two callers wanted the lock at the same moment and the other one got it. */
   private async rows(sql: string, values: unknown[]): Promise<Row[]> {
     try {
       return await this.query(sql, values)

@@ -1,7 +1,7 @@
 /**
- * Each script is one decision of the server by its own clock. A lock's value is `<lockedBy>@<server ms of the acquisition>`;
- * Java's is `ADDED:<time>@<host>:<uuid>`, which never equals a token of ours. Numbers are passed as strings: Lua's own
- * conversion keeps only 14 digits, a fence has 16.
+ * Each script is one decision of the server, by its own clock. A lock's value is `<lockedBy>@<server ms of the acquisition>`.
+ * Java's is `ADDED:<time>@<host>:<uuid>`, which never equals one of our tokens. Numbers are passed as strings: Lua's own
+ * conversion keeps only 14 digits, and a fence has 16.
  */
 const NOW = `
 local time = redis.call('TIME')
@@ -11,10 +11,10 @@ local holder, at = string.match(value or '', '^(.*)@(%d+)$')
 `
 
 /**
- * KEYS: lock, fence. ARGV: token, lockAtMostFor in ms, reentry suffix or '', how long the fence is kept in ms.
- * A driver that sends it again after a lost connection finds its own token, and gets the same answer; if the counter was
- * evicted in between, nobody has heard of the first fence, and the clock gives another one.
- * The counter keeps the fence above all earlier ones, or the clock if the counter was lost. What isn't a fence counts as lost.
+ * KEYS: lock, fence. ARGV: token, lockAtMostFor in ms, reentry suffix or '', retention of the fence in ms.
+ * A driver that sends it again after a lost connection finds its own token and gets the same answer. If the counter was
+ * evicted in between, no caller has seen the first fence, and the clock yields another one.
+ * The counter keeps the fence above all earlier ones, or the clock does if the counter was lost. A value that isn't a fence counts as lost.
  */
 export const TAKE = `${NOW}
 local counted = tonumber(redis.call('GET', KEYS[2]) or '')
@@ -35,7 +35,7 @@ redis.call('SET', KEYS[1], ARGV[1] .. '@' .. since, 'NX', 'PX', ARGV[2])
 return { since, string.format('%.0f', now + ARGV[2]), newFence() }
 `
 
-/** KEYS: lock. ARGV: token, lockAtLeastFor in ms, what the token becomes while that lasts. */
+/** KEYS: lock. ARGV: token, lockAtLeastFor in ms, the token to store while lockAtLeastFor lasts. */
 export const FREE = `${NOW}
 if holder ~= ARGV[1] then return 0 end
 local left = math.min(at, now) + ARGV[2] - now

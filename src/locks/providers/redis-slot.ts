@@ -1,6 +1,6 @@
 const SLOTS = 16_384
 
-/** Which slot of a Redis Cluster a key is in: what is between its first brace and the next closing one decides, if there is anything. */
+/** The slot of a key in a Redis Cluster. Only the part between its first brace and the next closing one counts, if that isn't empty. */
 function slotOf(key: string): number {
   const tag = tagOf(key)
   let crc = 0
@@ -23,7 +23,7 @@ const tags = new Map<number, string>()
 export function keyBeside(key: string, what: string): string {
   if (tagOf(key) !== undefined) return `${what}:${key}`
   if (!key.includes('}')) return `${what}:{${key}}`
-  // A tag can't contain a closing brace: use the first number whose slot is that of the whole key, which is the same for all processes.
+  // A tag can't contain a closing brace: use the first number with the same slot as the whole key. All processes find the same one.
   const slot = slotOf(key)
   let tag = tags.get(slot)
   for (let n = 0; tag === undefined; n += 1) if (slotOf(String(n)) === slot) tag = String(n)

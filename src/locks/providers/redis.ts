@@ -7,14 +7,14 @@ import type { Granted, LockStore, Request } from '../lock-store.js'
 import { EXTEND, FIND, FREE, RELEASE, TAKE } from './redis-scripts.js'
 import { keyBeside } from './redis-slot.js'
 
-/** A client of `ioredis`, or of `redis` (node-redis), by the method that is used. You connect and close it. */
+/** A client of `ioredis` or of `redis` (node-redis), recognized by the method used here. You connect and close it. */
 export type RedisClient =
   | {
-      /** That of ioredis: sends one command. */
+      /** The method of ioredis: sends one command. */
       call(command: string, ...args: string[]): Promise<unknown>
     }
   | {
-      /** That of node-redis: sends one command, whose name is the first argument. */
+      /** The method of node-redis: sends one command, named by the first argument. */
       sendCommand(args: string[]): Promise<unknown>
     }
 
@@ -34,9 +34,9 @@ const DIGESTS = new Map(
 )
 
 /**
- * Locks in Redis under `prefix:environment:name`, as Java's ShedLock keeps them: set if absent, with an expiry and a value
- * unique per acquisition; release and extend compare it in a script. The fence's counter is in the same slot.
- * A free lock has no key. What Redis forgets (a restart without persistence, a failover) it grants again: docs/caveats.md.
+ * Locks in Redis under `prefix:environment:name`, stored as Java's ShedLock stores them: set if absent, with an expiry and a value
+ * unique per acquisition; release and extend compare the value in a script. The fence's counter is in the same slot.
+ * A free lock has no key. If Redis forgets a lock (a restart without persistence, a failover), it grants it again: docs/caveats.md.
  */
 export class RedisLockStore implements LockStore {
   readonly kind = 'redis'
@@ -52,7 +52,7 @@ export class RedisLockStore implements LockStore {
   }
 
   async take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
-    // Once the counter is gone the clock alone keeps fences growing; the extra day is for clocks that step back.
+    // If the counter is lost, only the clock keeps fences growing; the extra day covers clocks that step back.
     const fenceKeptMs = String(DAY_MS + lockAtMostForMs)
     const args = [token, String(lockAtMostForMs), reentrySuffix ?? '', fenceKeptMs]
     const answer = await this.run(TAKE, this.keysOf(name), args)
@@ -76,7 +76,7 @@ export class RedisLockStore implements LockStore {
     return (await this.seen(name))?.record
   }
 
-  /** A key each, as keys in several slots can't be read by one command; a client sends them together. */
+  /** Reads one key per command, because one command can't read keys of several slots; a client pipelines them. */
   async holders(names: readonly string[]): Promise<Map<string, string>> {
     const values = await Promise.all(names.map((name) => this.ask(['GET', this.keyOf(name)])))
     return new Map(
@@ -84,7 +84,7 @@ export class RedisLockStore implements LockStore {
     )
   }
 
-  /** All keys under the prefix, one by one: for operators. A free lock has none. */
+  /** Lists all keys under the prefix, one by one: for operators. A free lock has no key. */
   async list(): Promise<LockRecord[]> {
     const names = new Set<string>()
     const match = `${this.keyPrefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`
@@ -139,7 +139,7 @@ export class RedisLockStore implements LockStore {
   }
 }
 
-/** @throws InvalidLockProvider if it is neither kind of client */
+/** @throws InvalidLockProvider if it is a client of neither kind */
 function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
   if ('call' in client && typeof client.call === 'function')
     return ([command, ...args]) => client.call(command!, ...args)
@@ -147,7 +147,7 @@ function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
   throw new InvalidLockProvider('client: expected a client of ioredis or redis, with call() or sendCommand()')
 }
 
-/** Ours, or Java's `ADDED:2026-11-21T06:00:00.000Z@host:uuid`. */
+/** Parses our own value, or Java's `ADDED:2026-11-21T06:00:00.000Z@host:uuid`. */
 function holderIn(value: string): { lockedBy: string; lockedAt: Date } {
   const [, ours, at] = /^(.*)@(\d+)$/s.exec(value) ?? []
   const [, since, theirs] = /^ADDED:([^@]*)@(.*)$/s.exec(value) ?? []

@@ -1,23 +1,23 @@
 import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExecutor } from '../../locks/index.js'
 import { InvalidSchedulerLocks } from '../errors.js'
 
-/** What `@SchedulerLock` takes. Strings may contain `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
+/** The options of `@SchedulerLock`. Strings may contain `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
 export interface SchedulerLockOptions {
   /** The lock's name: two methods, or two replicas, with the same name exclude each other. */
   readonly name: string
-  /** Default: that of `forRoot`; one of the two is needed. */
+  /** Default: the one of `forRoot`; one of the two is required. */
   readonly lockAtMostFor?: LockDuration | undefined
-  /** Default: that of `forRoot`, else 0. */
+  /** Default: the one of `forRoot`, else 0. */
   readonly lockAtLeastFor?: LockDuration | undefined
-  /** Extends the lock while the method runs. Default: that of `forRoot`, else false. */
+  /** Extends the lock while the method runs. Default: the one of `forRoot`, else false. */
   readonly watchdog?: boolean | LockDuration | undefined
-  /** How long a call waits for the lock. Default 0: it is skipped at once. */
+  /** The time that a call waits for the lock. Default 0: it is skipped immediately. */
   readonly waitFor?: LockDuration | undefined
 }
 
 /** One decorated method. */
 export interface LockDeclaration {
-  /** `Class.method`, for people. */
+  /** `Class.method`, for messages. */
   readonly where: string
   readonly options: SchedulerLockOptions
 }
@@ -25,13 +25,13 @@ export interface LockDeclaration {
 /** The declarations noted on a prototype or, for static methods, on the class. */
 export const LOCKED = Symbol.for('phaselock:locked')
 
-/** What `forRoot` sets for all methods with `@SchedulerLock`. */
+/** The defaults of `forRoot` for all methods with `@SchedulerLock`. */
 export type LockDefaults = Pick<SchedulerLockOptions, 'lockAtMostFor' | 'lockAtLeastFor' | 'watchdog'>
 
-/** Where `${KEY}` in a lock's options is looked up. */
+/** The source of `${KEY}` in a lock's options. */
 export type LockSettings = Readonly<Record<string, unknown>> | ((key: string) => unknown)
 
-/** The locks of one app: how its decorated methods are run. */
+/** The locks of one app, which run its decorated methods. */
 export class LockScope {
   private readonly resolved = new Map<LockDeclaration, ExecutionConfig>()
 
@@ -42,7 +42,7 @@ export class LockScope {
     private readonly skipped: (where: string, lock: string, heldBy: string | undefined) => void,
   ) {}
 
-  /** @returns what the method returned; undefined when the lock was held */
+  /** @returns the method's return value; undefined if the lock was held */
   async run<R>(declaration: LockDeclaration, method: () => R | Promise<R>): Promise<R | undefined> {
     const config = this.configOf(declaration)
     const result = await this.executor.executeWithLock(() => method(), config)
@@ -86,8 +86,8 @@ export class LockScope {
 }
 
 /**
- * By instance; by class for instances that didn't exist when the app started (request-scoped, or made without Nest). Several apps of this
- * process may have one class: the last one counts among those that are open.
+ * Scopes by instance, and by class for instances that didn't exist when the app started (request-scoped, or created without Nest). Several apps
+ * of this process may share a class: the last one that is still open counts.
  */
 const scopes = new WeakMap<object, LockScope[]>()
 
@@ -97,7 +97,7 @@ export function bindScope(target: object, scope: LockScope): void {
   scopes.set(target, [...(bound ?? []), scope])
 }
 
-/** Once the app is closed: its locks are. */
+/** Called once the app is closed, because its locks are closed then. */
 export function unbindScope(target: object, scope: LockScope): void {
   scopes.set(
     target,

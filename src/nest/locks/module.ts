@@ -19,7 +19,7 @@ const opened: Provider = {
 }
 
 /**
- * Named locks in a Nest app without PhaselockModule: nothing of MongoDB is loaded unless the locks are kept there. (With PhaselockModule
+ * Named locks in a Nest app without PhaselockModule: no part of MongoDB is loaded unless the locks are kept there. (With PhaselockModule
  * they are part of it: its option `locks`.) `LockExecutor` can be injected everywhere.
  * Errors at start: InvalidSchedulerLocks, InvalidLockProvider.
  */
@@ -27,12 +27,12 @@ const opened: Provider = {
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
 export class LocksModule {
-  /** Without options the environment decides where the locks are, as for `openLockProvider`. */
+  /** Without options the environment decides where the locks are kept, as for `openLockProvider`. */
   static forRoot(options: LocksOptions = {}): DynamicModule {
     return moduleWith({ provide: LOCKS_OPTIONS, useValue: options })
   }
 
-  /** The same with options from a factory: a ConfigService, or a client that another module has made. */
+  /** The same with options from a factory: a ConfigService, or a client that another module has created. */
   static forRootAsync(options: LocksAsyncOptions): DynamicModule {
     const { provider, imports } = optionsFrom('LocksModule.forRootAsync', LOCKS_OPTIONS, options)
     return moduleWith(provider, imports)

@@ -18,7 +18,7 @@ import { checkedLocksOptions, type LocksOptions } from './options.js'
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
-/** An app's locks, open and bound to its classes and objects with decorated methods. */
+/** An app's open locks, bound to its classes and objects with decorated methods. */
 export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
   private readonly classes = new Set<object>()
 
@@ -26,14 +26,14 @@ export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
     readonly executor: LockExecutor,
     private readonly scope: LockScope,
     private readonly discovery: DiscoveryService,
-    /** undefined: the provider was passed in. */
+    /** Undefined: the provider was passed in. */
     private readonly opened: OperableLockProvider | undefined,
   ) {}
 
   /**
-   * To be called before the first instance is made: one that calls a locked method while the app starts then has its locks.
+   * Opens the locks. Call it before the first instance is created, so that an instance that calls a locked method during start has its locks.
    * @param more.fallback the app's own database, for locks that no option places elsewhere
-   * @throws InvalidSchedulerLocks listing what is wrong with each method's options; InvalidLockProvider
+   * @throws InvalidSchedulerLocks listing the problems of each method's options; InvalidLockProvider
    */
   static async open(
     given: LocksOptions | undefined,
@@ -71,14 +71,14 @@ export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
     if (problems.length > 0) throw new InvalidSchedulerLocks(problems)
   }
 
-  /** Two apps in one process may have the same classes; an instance belongs to one of them. */
+  /** Binds instances, because two apps in one process may have the same classes; an instance belongs to one of them. */
   onModuleInit(): void {
     for (const { instance } of this.wrappers()) {
       if (typeof instance === 'object' && noted(instance, LOCKED).length > 0) bindScope(instance, this.scope)
     }
   }
 
-  /** Closes what was opened here; another open app that has the same classes goes on with its own locks. */
+  /** Closes the provider that was opened here; another open app with the same classes keeps its own locks. */
   async close(): Promise<void> {
     for (const type of this.classes) unbindScope(type, this.scope)
     await this.opened?.close()

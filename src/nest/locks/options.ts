@@ -8,15 +8,15 @@ import type { LockDefaults, LockSettings } from './lock-scope.js'
 export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
   /** A kind of provider, or one of your own. Default: by `url`, `client`, or the environment. */
   readonly provider?: LockProviderOptions['provider'] | LockProvider
-  /** For methods whose `@SchedulerLock` doesn't set them: `lockAtMostFor`, `lockAtLeastFor` and `watchdog`. */
+  /** Defaults for methods whose `@SchedulerLock` doesn't set them: `lockAtMostFor`, `lockAtLeastFor` and `watchdog`. */
   readonly defaults?: LockDefaults | undefined
-  /** What `${KEY}` in a lock's options means, such as `(key) => config.get(key)`. Default: the environment. */
+  /** Resolves `${KEY}` in a lock's options, such as `(key) => config.get(key)`. Default: the environment. */
   readonly settings?: LockSettings | undefined
-  /** Told of what the app's locks do, such as `lockMetrics().observer`. The app's log has what goes wrong in any case. */
+  /** Notified of what the app's locks do, such as `lockMetrics().observer`. Failures are in the app's log in any case. */
   readonly observer?: LockObserver | undefined
 }
 
-/** What a `forRootAsync` takes: a factory of the options, with what it needs. */
+/** The options of a `forRootAsync`: a factory of the options, and its dependencies. */
 export interface AsyncOptions<Options> extends Pick<ModuleMetadata, 'imports'> {
   readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
   // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
@@ -24,9 +24,9 @@ export interface AsyncOptions<Options> extends Pick<ModuleMetadata, 'imports'> {
 }
 
 /**
- * The provider of the options that a factory makes, and what it imports.
- * @param called which `forRootAsync`, for people
- * @throws InvalidOptions for what isn't one; the provider does, where the factory returns nothing
+ * The provider of the options that a factory creates, and its imports.
+ * @param called the `forRootAsync` in words, for messages
+ * @throws InvalidOptions for invalid async options; the provider throws it if the factory returns nothing
  */
 export function optionsFrom<Options>(called: string, provide: symbol, given: AsyncOptions<Options>) {
   const { imports = [], inject = [], useFactory } = checkOptions(called, asyncOptions, given)
@@ -46,7 +46,7 @@ const asyncOptions = t.object({
   useFactory: t.aFunction<AsyncOptions<unknown>['useFactory']>('a function that returns the options'),
 })
 
-/** What `LocksModule.forRootAsync` takes. */
+/** The options of `LocksModule.forRootAsync`. */
 export type LocksAsyncOptions = AsyncOptions<LocksOptions>
 
 /** @throws InvalidSchedulerLocks */

@@ -2,7 +2,7 @@ import { Need, needsModule, note } from '../../decorated/index.js'
 import { InvalidSchedulerLocks, LocksNotConfigured } from '../errors.js'
 import { LOCKED, type LockDeclaration, type SchedulerLockOptions, scopeOf } from './lock-scope.js'
 
-/** A method that can be skipped: it promises nothing, or something that may be undefined. */
+/** A method that can be skipped: it promises nothing, or a value that may be undefined. */
 type Skippable<M> = M extends (...args: never[]) => infer R
   ? [R] extends [void | Promise<void>]
     ? unknown
@@ -16,7 +16,7 @@ type Skippable<M> = M extends (...args: never[]) => infer R
   : unknown
 
 class LocksNeed extends Need {
-  /** Also true of an instance that Nest made later: its class is bound. */
+  /** Also true for an instance that Nest created later: its class is bound. */
   override isMet(instance: object): boolean {
     return scopeOf(instance) !== undefined
   }
@@ -29,10 +29,10 @@ const LOCKS_NEED = new LocksNeed({
 })
 
 /**
- * Runs the method only while this process has the lock; otherwise the call is skipped and resolves to undefined. This applies on every call
- * path (a cron, injected, `this.method()`), since the method itself is replaced, and in any order with `@Cron` and the like: what other
- * decorators have noted about the method stays with it.
- * Errors of a call: LockProviderUnavailable when the locks' server is down (the method isn't run), LocksNotConfigured.
+ * Runs the method only while this process holds the lock; otherwise the call is skipped and resolves to undefined. This applies on every call
+ * path (a cron, injected, `this.method()`), since the method itself is replaced. It works in any order with `@Cron` and similar decorators:
+ * the metadata that they have set on the method is kept.
+ * Errors of a call: LockProviderUnavailable if the locks' server is down (the method isn't run), LocksNotConfigured.
  * Invalid options are reported when the app starts; an app without locks is warned.
  */
 export function SchedulerLock(options: SchedulerLockOptions) {
@@ -63,7 +63,7 @@ function locked(method: Method, declaration: LockDeclaration): Method {
   return withLock
 }
 
-/** What decorators below this one have noted (`@Cron` does) is read from the method that is now in the class. */
+/** Copies the metadata of decorators below this one (such as `@Cron`), because it is read from the method that is now in the class. */
 function copyMetadata(from: object, to: object): void {
   const reflect = Reflect as typeof Reflect & {
     getOwnMetadataKeys?(target: object): unknown[]

@@ -1,5 +1,5 @@
 /**
- * Schedules in a Nest app: tasks are methods, with what they need injected.
+ * Schedules in a Nest app: tasks are methods, with their dependencies injected.
  * Needs Nest (`npm install @nestjs/common @nestjs/core @nestjs/schedule reflect-metadata rxjs`).
  *
  * @example

@@ -20,13 +20,13 @@ import { orClose } from '../or-close.js'
 import { MODULE_DATABASE, SCHEDULE_LIFECYCLES } from '../tokens.js'
 import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js'
 
-/** The database is that of PhaselockModule; what tasks need is injected into their classes. */
+/** The options of SchedulesModule. The database is that of PhaselockModule; tasks have their dependencies injected into their classes. */
 export interface SchedulesModuleOptions extends Omit<SchedulesOptions, 'db' | 'context'> {
-  /** Recorded as the author of schedules that code declares. Default `code`. */
+  /** Recorded as the author of schedules declared in code. Default `code`. */
   readonly by?: string | undefined
 }
 
-/** Finds the methods that are tasks, registers them, and stores the schedules that are declared. @internal */
+/** Finds the methods that are tasks, registers them, and stores the declared schedules. @internal */
 @Injectable()
 export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
   private readonly declared = new Map<string, ScheduleFields>()
@@ -34,7 +34,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
   constructor(
     @Inject(Schedules) private readonly schedules: Schedules,
     @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
-    // Optional, because Nest would name a symbol.
+    // Optional, because Nest's own error would name a symbol.
     @Optional() @Inject(MODULE_DATABASE) private readonly database: { close(): Promise<void> } | undefined,
     @Inject(SCHEDULES_OPTIONS) private readonly options: SchedulesModuleOptions,
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
@@ -42,7 +42,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
     if (!database) throw new ModuleNotConfigured(undefined, 'SchedulesModule')
   }
 
-  /** Before anything runs. @throws ModuleConfiguredTwice, InvalidTask, InvalidSchedule */
+  /** Runs the checks before any task can run. @throws ModuleConfiguredTwice, InvalidTask, InvalidSchedule */
   async onModuleInit(): Promise<void> {
     await orClose(this.database, () => {
       const times = [...this.modules.values()].filter((one) => one.metatype === SchedulesModule).length
@@ -80,7 +80,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
 
   private add(instance: object, { method, task, schedule }: ReturnType<typeof declaredTasks>[number]): void {
     const name = task ?? `${instance.constructor.name}.${String(method)}`
-    // Looked up for each call, so that what wraps the method later (an interceptor, a test's spy) takes part.
+    // Looked up for each call, so that a later wrapper of the method (an interceptor, a test's spy) takes part.
     this.schedules.register(name, (args: unknown, run: TaskRun) =>
       (instance as Record<string | symbol, (...all: unknown[]) => unknown>)[method]!(args, run),
     )
@@ -108,7 +108,7 @@ export class SchedulesModule {
       global: true,
       imports: [DiscoveryModule],
       providers: [
-        // Made for each app, because it holds the app's tasks and its database.
+        // Created for each app, because it holds the app's tasks and its database.
         { provide: Schedules, useFactory: () => new Schedules(rest) },
         { provide: SCHEDULE_LIFECYCLES, inject: [Schedules], useFactory: ({ lifecycles }: Schedules) => lifecycles },
         { provide: SCHEDULES_OPTIONS, useValue: options },

@@ -3,7 +3,7 @@ import { InvalidTask, type ScheduleFields, type TaskRun } from '../../schedules/
 
 const DECLARED = Symbol.for('phaselock:scheduled')
 
-/** A provider of SchedulesModule: where it exists, decorated methods are found. @internal */
+/** The token of a provider of SchedulesModule: if it exists, decorated methods are found. @internal */
 export const SCHEDULES_OPTIONS = Symbol.for('phaselock:schedules-options')
 
 /** Met by SchedulesModule, which finds the methods. @internal */
@@ -14,7 +14,7 @@ export const SCHEDULES_NEED = new Need({
   token: SCHEDULES_OPTIONS,
 })
 
-/** What `@Scheduled` takes: a schedule without its task, which is the method. */
+/** The options of `@Scheduled`: a schedule without its task, which is the method. */
 export interface ScheduledOptions extends Omit<ScheduleFields, 'task'> {
   /** The schedule's id, the same on all replicas. Default: the task's name. */
   readonly id?: string
@@ -22,12 +22,12 @@ export interface ScheduledOptions extends Omit<ScheduleFields, 'task'> {
   readonly task?: string
 }
 
-/** A method that is a task, as it was declared. */
+/** A method declared as a task. */
 export interface DeclaredTask {
   readonly method: string | symbol
   /** Undefined: `Class.method`. */
   readonly task: string | undefined
-  /** Undefined: it is only a task, for schedules in the database. */
+  /** Undefined: the method is only a task, for schedules in the database. */
   readonly schedule: ScheduledOptions | undefined
 }
 
@@ -40,7 +40,7 @@ type TaskDecorator = <M extends TaskMethod>(
 ) => void
 
 /**
- * The method below is a task, and this is its schedule: when the app starts it replaces what exists under the same id. The
+ * Makes the method below a task with this schedule: when the app starts it replaces the schedule with the same id. The
  * method gets `args` and the run.
  * @throws InvalidTask
  */
@@ -53,7 +53,7 @@ export function Scheduled(options: ScheduledOptions): TaskDecorator {
   return (proto, key) => declare(proto, { method: key, task, schedule: schedule as ScheduledOptions })
 }
 
-/** The method below is the task of this name, for schedules that are made elsewhere: in the database, by `upsert`. */
+/** Makes the method below the task of this name, for schedules that are created elsewhere: in the database, by `upsert`. */
 export function ScheduledTask(task: string): TaskDecorator {
   if (typeof task !== 'string') throw new InvalidTask(`@ScheduledTask: expected the task's name, got ${String(task)}`)
   return (proto, key) => declare(proto, { method: key, task, schedule: undefined })
@@ -64,7 +64,7 @@ function declare(proto: object, one: DeclaredTask): void {
   note(proto, DECLARED, one)
 }
 
-/** Kept on the class itself, inherited ones included. */
+/** Returns the tasks noted on the class itself, including inherited ones. */
 export function declaredTasks(instance: unknown): readonly DeclaredTask[] {
   return typeof instance === 'object' ? noted(instance, DECLARED) : []
 }

@@ -11,10 +11,10 @@ import { orClose } from '../or-close.js'
 import { MODULE_SETTINGS } from '../tokens.js'
 import { type AppBuilder, lifecyclesOf, startApp } from './app-under-test.js'
 
-/** What `AppKit.start` takes besides the app. */
+/** The options of `AppKit.start` besides the app. */
 export interface AppKitOptions<Compiled = never, App = unknown> extends Pick<LifecycleKitOptions, 'uri' | 'logger'> {
   /**
-   * Makes the app of the compiled module, before it is initialised: `(compiled) => compiled.createNestApplication()` for one that
+   * Creates the app from the compiled module, before it is initialized: `(compiled) => compiled.createNestApplication()` for one that
    * answers HTTP. Default: the compiled module itself.
    */
   app?: ((compiled: Compiled) => App) | undefined
@@ -27,8 +27,8 @@ const kitOptions = t.object({
 } satisfies t.TypesOf<AppKitOptions>)
 
 /**
- * A LifecycleKit for a Nest app: its lifecycles, with the handlers that are methods of its providers, on an empty database of the test's
- * own. The app is initialised, with what the test has overridden; it works on no document until the kit is told to.
+ * A LifecycleKit for a Nest app: its lifecycles, with the methods of its providers as handlers, on an empty database of the test's
+ * own. The app is initialized, with the test's overrides; it works on no document until the test asks the kit to.
  *
  * @example
  * ```ts
@@ -41,7 +41,7 @@ const kitOptions = t.object({
  * ```
  */
 export class AppKit<App extends INestApplicationContext = INestApplicationContext> extends LifecycleKit {
-  /** The app, initialised: `kit.app.get(Mailboxes)`. */
+  /** The initialized app: `kit.app.get(Mailboxes)`. */
   readonly app: App
 
   private constructor(app: App, kit: LifecycleKitOptions, connection: DatabaseConnection, db: Db) {
@@ -50,8 +50,8 @@ export class AppKit<App extends INestApplicationContext = INestApplicationContex
   }
 
   /**
-   * @param builder what `Test.createTestingModule({ ... })` returns, with its overrides, before `compile()`
-   * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, NoDatabase and what else connecting throws
+   * @param builder the result of `Test.createTestingModule({ ... })`, with its overrides, before `compile()`
+   * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, NoDatabase and other errors of connecting
    */
   static async start<Compiled extends INestApplicationContext, App extends INestApplicationContext = Compiled>(
     builder: AppBuilder<Compiled>,
@@ -69,7 +69,7 @@ export class AppKit<App extends INestApplicationContext = INestApplicationContex
     })
   }
 
-  /** Closes the app, then what the kit has opened. */
+  /** Closes the app, then everything the kit has opened. */
   override async close(): Promise<void> {
     try {
       await this.app.close()

@@ -10,9 +10,9 @@ import type { ModuleDatabase } from '../module-database.js'
 import { PhaselockRunner } from '../runner.js'
 import { MODULE_DATABASE } from '../tokens.js'
 
-/** What `Test.createTestingModule({ ... })` of @nestjs/testing returns, with its overrides, before `compile()`. */
+/** The result of `Test.createTestingModule({ ... })` of @nestjs/testing, with its overrides, before `compile()`. */
 export interface AppBuilder<App extends INestApplicationContext> {
-  /** Replaces one provider by its injection token. */
+  /** Replaces one provider, identified by its injection token. */
   overrideProvider(token: unknown): {
     useValue(value: unknown): unknown
     // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
@@ -22,15 +22,15 @@ export interface AppBuilder<App extends INestApplicationContext> {
   compile(): Promise<App>
 }
 
-/** An app that is initialised, on a test's database, and works on no document by itself. */
+/** An initialized app on a test's database, which works on no document of its own accord. */
 export interface AppUnderTest<App> {
   readonly app: App
   readonly catalog: LifecycleCatalog
 }
 
 /**
- * Compiles and initialises an app with all of its providers, but on this database, whatever its options name, and without a tick.
- * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
+ * Compiles and initializes an app with all of its providers, but on this database, whatever its options name, and without a tick.
+ * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and the errors of the app's own providers
  */
 export async function startApp<
   Compiled extends INestApplicationContext,
@@ -48,7 +48,7 @@ export async function startApp<
   const databases = { ownerDb: db, db, renewalDb: db, doorbellDb: undefined }
   const database: ModuleDatabase = { name: db.databaseName, of: () => databases, close: async () => {} }
   builder.overrideProvider(MODULE_DATABASE).useValue(database)
-  // In place of the runner: it finds the handlers as that one does, and never ticks.
+  // Replaces the runner: it finds the handlers like the runner, and never ticks.
   builder.overrideProvider(PhaselockRunner).useFactory({
     inject: [LifecycleCatalog, DiscoveryService],
     factory: (catalog: LifecycleCatalog, discovery: DiscoveryService) => ({
@@ -80,7 +80,7 @@ function catalogOf(app: INestApplicationContext): LifecycleCatalog {
   return catalog
 }
 
-/** Its lifecycles for a test's replicas, which come and go: the app keeps the database that it has. */
+/** The app's lifecycles for a test's replicas, which come and go: the app keeps its own database. */
 export const lifecyclesOf = ({ catalog }: AppUnderTest<unknown>): RunnableLifecycle[] =>
   [...catalog.byDatabase.values()].flat().map(withoutAttach)
 
@@ -88,7 +88,7 @@ const withoutAttach = (lifecycle: RunnableLifecycle): RunnableLifecycle =>
   Object.create(lifecycle, { attach: { value: () => {} } })
 
 /**
- * A lifecycle of a Nest app for `race`: each replica of each run is an app of its own, which is closed after it.
+ * A lifecycle of a Nest app for `race`: each replica of each run is an app of its own, which is closed afterwards.
  *
  * @example
  * ```ts
@@ -100,8 +100,8 @@ const withoutAttach = (lifecycle: RunnableLifecycle): RunnableLifecycle =>
  * ```
  * @param builder with the run's outside world in place of the app's own
  * @param lifecycle one that a `forFeature` of the app names
- * @param db the run's database, as `race` gives it
- * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
+ * @param db the run's database, as passed by `race`
+ * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and the errors of the app's own providers
  */
 export async function lifecycleInApp<App extends INestApplicationContext>(
   builder: AppBuilder<App>,

@@ -7,25 +7,25 @@ import { idText, idTyped } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
 
-/** Which document something was done to. */
+/** The document that an operation acted on. */
 export interface Done {
   readonly lifecycle: string
   readonly _id: unknown
 }
 
-/** Do it anyway; each operation says what it would otherwise be refused for. */
+/** An option to act anyway; each operation documents what it is otherwise refused for. */
 export interface Force {
   readonly force?: boolean | undefined
 }
 
 export const doneTo = ({ lifecycle, document }: Found): Done => ({ lifecycle, _id: document['_id'] })
 
-/** How a document is called in messages: `api-gateway 66f0...`. */
+/** The name of a document in messages: `api-gateway 66f0...`. */
 export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
 
 /**
- * Does something as the owner of a document, stored or not yet; when it resolves, replicas have been notified.
- * @throws UsageError for what people have given that the owner's call can't use
+ * Acts as the owner of a document, stored or not yet; when it resolves, replicas have been notified.
+ * @throws UsageError for values given by users that the owner's call can't use
  */
 export async function asOwner<T>(
   system: System,
@@ -42,7 +42,7 @@ export async function asOwner<T>(
   }
 }
 
-/** When it resolves, replicas have been notified that something of a lifecycle is to be done. */
+/** Notifies replicas of due work of a lifecycle; resolves once they have been notified. */
 export async function notified({ db, doorbell }: System, lifecycle: string): Promise<void> {
   if (doorbell === 'off') return
   const ringer = ringerOf(db)
@@ -57,7 +57,7 @@ export function requireDone(system: System, verdict: OwnerVerdict, found: Found,
 
 type NotDone = Exclude<OwnerVerdict, 'done' | 'unchanged'>
 
-/** Why a document could not be changed, with what to do instead. */
+/** The error for a document that could not be changed, with advice. */
 export function whyNot(system: System, verdict: NotDone, found: Found, action: string): NotFound | Refused {
   const { lifecycle, _id: id } = doneTo(found)
   const name = nameOf({ lifecycle, _id: id })

@@ -11,7 +11,7 @@ import type { System } from '../system/system.js'
 import { onSchedules } from './schedules.js'
 
 /**
- * What a backfill would run. Nothing is changed.
+ * Counts the runs that a backfill would make. Nothing is changed.
  * @example await previewBackfill(system, 'nightly', { from: new Date('2026-11-01') }) // { runs: 19, dueTimes: 22, ... }
  * @throws NotFound, UsageError, Refused
  */
@@ -52,13 +52,13 @@ export function listBackfills(
   })
 }
 
-/** Lets a backfill go on whose runs are gone. @throws NotFound, Refused */
+/** Resumes a backfill whose runs are gone. @throws NotFound, Refused */
 export async function resumeBackfill(system: System, schedule: string): Promise<void> {
   const act = () => onSchedules(system, (schedules) => refusing(schedules.resumeBackfill(schedule)))
   await recorded(system, { action: 'backfills resume', target: `schedule ${schedule}` }, act)
 }
 
-/** No further run of a backfill begins; those that run go on. @throws NotFound, Refused */
+/** Aborts a backfill: no further run of it begins; those in progress continue. @throws NotFound, Refused */
 export async function abortBackfill(system: System, schedule: string, by: string): Promise<void> {
   const act = () => onSchedules(system, (schedules) => refusing(schedules.abortBackfill(schedule, { by })))
   await recorded(system, { action: 'backfills abort', target: `schedule ${schedule}` }, act)

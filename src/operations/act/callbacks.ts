@@ -9,7 +9,7 @@ import { modelOf, type System } from '../system/system.js'
 import { type Done, doneTo, nameOf } from './as-owner.js'
 
 /**
- * Documents whose callbacks haven't been told of all yet: those that wait for a person first, then those that have waited longest. At most `limit` of
+ * Documents with undelivered callbacks. Those that wait for a person come first, then those that have waited longest. At most `limit` of
  * a lifecycle.
  * @example await listUntold(system) // { untold: [{ lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', tries: 20, error: 'the shop is away', dueAt: null, ... }], now }
  * @throws UsageError for an unknown lifecycle
@@ -43,18 +43,18 @@ export async function listUntold(
   return { untold: all.flat().sort((a, b) => rank(a) - rank(b)), now }
 }
 
-/** What was done about a document's callbacks. */
+/** The callback of a document that was retried or skipped. */
 export interface Retried extends Done {
   readonly callback: EntryName
   readonly seq: number
-  /** Whether this call was given up for good. */
+  /** True if this call was given up for good. */
   readonly skipped: boolean
 }
 
 /**
- * Has the next call of a document's callbacks tried again now, or gives that one up for good.
+ * Retries the next call of a document's callbacks now, or gives that call up for good.
  * @example await retryCallbacks(system, { id: 'order-4711' }) // { lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', seq: 7, skipped: false }
- * @throws NotFound, UsageError; Refused where nothing is to be told, or it is being told
+ * @throws NotFound, UsageError; Refused if nothing is undelivered, or the call is being delivered now
  */
 export async function retryCallbacks(
   system: System,

@@ -9,32 +9,35 @@ import { onSchedules } from './schedules.js'
 
 const LOOK_EVERY_MS = 200
 
-/** What came of a request to stop a step. */
+/** The result of a request to stop a step. */
 export interface Cancelled extends Done {
   readonly by: string
   readonly reason: string | null
-  /** The token of the holder that was asked; null: a run of a schedule waits for the document that it has started, and that is to stop. */
+  /**
+   * The token of the holder that was asked; null if a run of a schedule waits for the document that it has started, and that document is
+   * asked to stop.
+   */
   readonly holder: string | null
-  /** Whether it has let go of the document. */
+  /** True once the holder has released the document. */
   readonly ended: boolean
-  /** The document as it is now; undefined: it is gone. */
+  /** The document as it is now; undefined if it is gone. */
   readonly now: Found | undefined
 }
 
 export interface CancelRequested {
-  /** Who wants it to stop. */
+  /** The person or program that wants it to stop. */
   readonly by: string
-  /** Why, for its history: at most 500 characters. Default: none is given. */
+  /** The reason, for its history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
-  /** How long it waits for the handler to end. */
+  /** The time to wait for the handler to end. */
   readonly waitMs: number
 }
 
 /**
- * Asks for the step of a document that runs now to stop, and waits for that. Its document is parked then, with by whom and why, unless its handler
- * has moved it on.
+ * Asks the running step of a document to stop, and waits for that. The document is then parked, with the author and the reason, unless its
+ * handler has moved it on.
  * @example await cancelStep(system, { id: 'shop' }, { by: 'ana', reason: 'stuck', waitMs: 5_000 }) // { ..., ended: true, now: { condition: { kind: 'parked' }, ... } }
- * @throws NotFound; UsageError, also for a reason that is too long; Refused where nobody holds it, or too many were asked for
+ * @throws NotFound; UsageError, also for a reason that is too long; Refused if no step of it runs, or too many were asked for
  */
 export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
   const found = await documentMeant(system, ref)
@@ -53,7 +56,7 @@ export async function cancelStep(system: System, ref: DocumentRef, request: Canc
   return ended(system, found, request, condition.by, isOver)
 }
 
-/** Waits until what was asked to stop has, or for as long as it is to. */
+/** Waits until the step or run that was asked to stop has ended, for at most `waitMs`. */
 async function ended(
   system: System,
   found: Found,
@@ -72,7 +75,7 @@ async function ended(
   }
 }
 
-/** Whether it is the run of a schedule that waits for the document that it has started: then that is asked to stop. */
+/** True if it is a schedule's run that waits for the document that it has started: then that document is asked to stop. */
 async function isRunStopped(
   system: System,
   { document, lifecycle }: Found,

@@ -12,11 +12,13 @@ import { recorded } from '../system/audit.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
 
-/** What came of a request for another lockTimeout. */
+/** The result of a request for another lockTimeout. */
 export type LockTimeoutSet = Extract<LockTimeoutChange, { kind: 'changed' | 'unchanged' }> & {
   readonly lifecycle: string
   readonly lockTimeoutMs: number
-  /** How many sleeping documents were encoded anew: otherwise a longer lockTimeout would make them sleep longer by the difference. */
+  /**
+   * The number of sleeping documents that were re-encoded: otherwise a longer lockTimeout would make them sleep longer by the difference.
+   */
   readonly sleepsEncodedAnew: number
 }
 

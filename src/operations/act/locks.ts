@@ -1,10 +1,10 @@
 import type { LockRecord, LockRecords } from '../../locks/index.js'
 import { NotFound, Refused } from '../system/errors.js'
 
-/** Where named locks are kept: what `openLockProvider` gives. */
+/** The store of named locks, as `openLockProvider` returns it. */
 export type Locks = LockRecords & { readonly kind: string }
 
-/** A named lock; null: what isn't stored. */
+/** A named lock; null for values that aren't stored. */
 export interface LockState {
   readonly name: string
   readonly lockedBy: string | null
@@ -18,7 +18,7 @@ export interface LockState {
 
 /**
  * Named locks, by name.
- * @param all also those that are free, where their record is kept
+ * @param all also those that are free, if their record is kept
  * @example await listLocks(locks) // [{ name: 'nightly', lockedBy: 'api-1~5f3a9c#d41d8cd98f00b204', held: true, ... }]
  * @throws LockProviderUnavailable
  */
@@ -27,7 +27,7 @@ export async function listLocks(locks: Locks, all = false): Promise<LockState[]>
 }
 
 /**
- * A lock that somebody holds.
+ * A lock that is held.
  * @throws NotFound, LockProviderUnavailable
  */
 export async function heldLock(locks: Locks, name: string): Promise<LockState> {
@@ -41,11 +41,11 @@ export async function heldLock(locks: Locks, name: string): Promise<LockState> {
 }
 
 /**
- * Frees a lock if it is still held as it was seen. Within a second its holder's signal aborts; what ignores that, and Java's
+ * Frees a lock if it is still held as it was seen. Within a second its holder's signal aborts. Code that ignores the signal, and Java's
  * holders, may overlap with the next one.
- * @param seen what {@link heldLock} gave
+ * @param seen the lock that {@link heldLock} returned
  * @example await releaseLock(locks, await heldLock(locks, 'nightly'))
- * @throws Refused where by now somebody else holds it, or nobody; LockProviderUnavailable
+ * @throws Refused if the lock is free now or has another holder; LockProviderUnavailable
  */
 export async function releaseLock(locks: Locks, seen: LockState): Promise<LockState> {
   const { name, lockedBy } = seen
@@ -58,7 +58,7 @@ export async function releaseLock(locks: Locks, seen: LockState): Promise<LockSt
   )
 }
 
-/** Who holds a lock, for people: `api-1~5f3a9c#d41d8cd98f00b204 (released)`. */
+/** The holder of a lock, for people: `api-1~5f3a9c#d41d8cd98f00b204 (released)`. */
 export const holderOf = ({ lockedBy, released }: LockState): string =>
   `${lockedBy?.replace(/~(released|freed)$/, '') ?? '-'}${released ? ' (released)' : ''}`
 

@@ -4,23 +4,23 @@ import { durationMs } from '../../time/index.js'
 import type { System } from '../system/system.js'
 import { withRegions } from './regions.js'
 
-/** No step waits for these requests. */
+/** The timeout of requests; no step waits for them. */
 const REQUEST_TIMEOUT = '30s'
 
 export interface OrphansRequest {
-  /** A file, for the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it. */
+  /** A kubeconfig file of the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it. */
   readonly kubeconfig?: string | undefined
-  /** Removes those that may be removed, each after reading its document again. Default false: nothing is changed. */
+  /** If true, removes those that may be removed, each after reading its document again. Default false: nothing is changed. */
   readonly remove?: boolean | undefined
-  /** Nothing younger is removed: a duration, at least a lease and 5 s. Default `10m`. */
+  /** The minimum age of an object to be removed: a duration, at least a lease and 5 s. Default `10m`. */
   readonly olderThan?: string | undefined
-  /** Also what documents in a final phase have left behind. */
+  /** If true, includes objects that documents in a final phase have left behind. */
   readonly ended?: boolean | undefined
-  /** Even where the lifecycle's collection has no documents at all. */
+  /** If true, acts even if the lifecycle's collection has no documents at all. */
   readonly empty?: boolean | undefined
-  /** Only in these. Default: all; without Region documents the cluster of the kubeconfig. */
+  /** The regions to search. Default: all; without Region documents, the cluster of the kubeconfig. */
   readonly regions?: readonly string[] | undefined
-  /** Only in these. Default: the whole cluster. */
+  /** The namespaces to search. Default: the whole cluster. */
   readonly namespaces?: readonly string[] | undefined
 }
 
@@ -36,11 +36,11 @@ export interface OrphanState {
   readonly _id: unknown
   readonly why: 'gone' | 'ended'
   readonly reason: string
-  /** null: unknown. */
+  /** null if unknown. */
   readonly ageMs: number | null
-  /** Why it may not be removed; null: it may. */
+  /** The reason why it may not be removed; null if it may. */
   readonly kept: string | null
-  /** With `remove`: whether it was removed, and in `left` why not; undefined: it was not tried. */
+  /** With `remove`: true if it was removed, and otherwise `left` has the reason; undefined if it was not tried. */
   readonly removed?: boolean
   readonly left?: string | null
 }
@@ -53,18 +53,19 @@ export interface OrphansReport {
     readonly what: string | null
     readonly why: string
   }[]
-  /** The lifecycles that were judged, and how many objects of others there are. */
+  /** The lifecycles that were judged, and the number of objects of others. */
   readonly lifecycles: { readonly known: readonly string[]; readonly others: Readonly<Record<string, number>> }
-  /** How many objects belong to documents of other databases. */
+  /** The number of objects that belong to documents of other databases. */
   readonly databases: Readonly<Record<string, number>>
-  /** How many clusters have answered. */
+  /** The number of clusters that have answered. */
   readonly asked: number
-  /** How many removals a cluster has refused. */
+  /** The number of removals that a cluster has refused. */
   readonly failed: number
 }
 
 /**
- * Finds, and with `remove` removes, objects in Kubernetes whose documents are gone. What was done is reported even if a cluster goes away midway.
+ * Finds, and with `remove` removes, objects in Kubernetes whose documents are gone. Completed removals are reported even if a cluster
+ * becomes unreachable midway.
  * @example (await findOrphans(system, { regions: ['eu-1'] })).orphans // [{ kind: 'Ingress', name: 'shop', why: 'gone', ... }]
  * @throws the database's own errors, InvalidDuration
  */

@@ -17,21 +17,21 @@ import { Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System, termsInForce } from '../system/system.js'
 import { asOwner, type Done, doneTo, type Force, nameOf, notified, requireDone, whyNot } from './as-owner.js'
 
-/** A document that was inserted, or met. */
+/** A document that was inserted, or that existed already. */
 export interface Added extends Done {
-  /** The phase that it has begun in; absent: it has not begun. */
+  /** The phase that it has begun in; absent if it has not begun. */
   readonly phase?: string
-  /** Where `onDuplicate` was given: what it came to. */
+  /** The result of the insert, if `onDuplicate` was given. */
   readonly kind?: InsertResult['kind']
 }
 
 /**
  * Inserts a document; without a phase it starts in the first entry phase.
  * @param force even with a state that no rule names
- * @param onDuplicate what happens to one that has its `_id`. Default: it is refused
- * @param dueIn with `onDuplicate`: how long after the insert it is due. Default: at once
+ * @param onDuplicate the behavior if a document has its `_id` already. Default: it is refused
+ * @param dueIn with `onDuplicate`: the delay after the insert until it is due. Default: none
  * @example await addDocument(system, 'order', { _id: 'shop' }) // { lifecycle: 'order', _id: 'shop', phase: 'Creating' }
- * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it exists already
+ * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused if it exists already
  */
 export async function addDocument(
   system: System,
@@ -80,21 +80,21 @@ function requireOwnFields({ settings }: LifecycleModel, document: Document): voi
   }
 }
 
-/** What a document's owner wants now, and what comes of it. */
+/** The state that a document's owner wants now, and its effect. */
 export interface StateSet extends Done {
   readonly state: string
-  /** false: the owner wanted that already. */
+  /** false if the owner wanted that already. */
   readonly changed: boolean
-  /** `such a phase` where it isn't a string. */
+  /** `such a phase` if it isn't a string. */
   readonly phase: string
-  /** The phase that a state rule moves it to; undefined: no rule does from its phase. */
+  /** The phase that a state rule moves it to; undefined if no rule applies in its phase. */
   readonly goesTo: string | undefined
-  /** Whether that has to wait until nobody holds it. */
+  /** True if the move has to wait until the document is released. */
   readonly held: boolean
 }
 
 /**
- * Sets what the owner of a document wants; its state rules do the rest.
+ * Sets the state that the owner of a document wants; its state rules do the rest.
  * @param force even a state that no rule names, for handlers that read it
  * @example await setState(system, { id: 'shop' }, 'Deleted') // { ..., changed: true, phase: 'Created', goesTo: 'Deleting', held: false }
  * @throws NotFound; UsageError, also for a state that no rule names
@@ -134,14 +134,14 @@ function requireKnownState(model: LifecycleModel, state: unknown): void {
   throw new UsageError(problem, { reason: 'unknownState', got: state, known: [...new Set(known)] }, advice)
 }
 
-/** `woken`: whether it slept; `was` says what it was doing. */
+/** The result of a wake. `woken` is true if the document slept; `was` is its condition before. */
 export interface Woken extends Done {
   readonly woken: boolean
   readonly was: ConditionKind
 }
 
 /**
- * Ends a document's sleep: it is due at once.
+ * Ends a document's sleep: it is due immediately.
  * @example await wakeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop', woken: true, was: 'sleeping' }
  * @throws NotFound, UsageError; Refused while it is held, being worked on already, or parked
  */
@@ -153,19 +153,19 @@ export async function wakeDocument(system: System, ref: DocumentRef): Promise<Wo
   const { condition } = found
   const was = condition.kind
   const neverDue = was === 'broken' && condition.field === 'lockedAt'
-  // Neither parked nor asleep by its own fields: a date beyond 9999 that can't be read here, or a legacy writer has it.
+  // Neither parked nor asleep by its own fields: its date is beyond 9999 and can't be read here, or a legacy writer holds it.
   const unreadable = neverDue ? 'parked' : 'held'
   requireDone(system, verdict === 'notParked' ? unreadable : verdict, found, 'woken')
   return { ...doneTo(found), woken: was === 'sleeping' || was === 'asking' || neverDue, was }
 }
 
 /**
- * Gives a parked document another go, with its attempts and claims at 0.
- * @param by who asks, for the document's history
+ * Gives a parked document another try, with its attempts and claims at 0.
+ * @param by the author, for the document's history
  * @param force also from a lease that is ahead of the server's clock: you vouch that its holder is gone
- * @returns `unclaimed`: why no replica of this version claims it all the same
+ * @returns `unclaimed`: the reason why no replica of this version claims it all the same
  * @example await unparkDocument(system, { id: 'shop' }, { by: 'ticket-4711' }) // { lifecycle: 'order', _id: 'shop', by: 'ticket-4711' }
- * @throws NotFound, UsageError; Refused while it is held, or where it isn't parked
+ * @throws NotFound, UsageError; Refused while it is held, or if it isn't parked
  */
 export async function unparkDocument(
   system: System,
@@ -183,13 +183,13 @@ export async function unparkDocument(
 
 /** A document that was removed. */
 export interface RemovedDocument extends Done {
-  /** It is deleted when its callbacks have been told; nothing revives it until then. Absent: it is gone. */
+  /** false: it is deleted once its callbacks are delivered, and nothing revives it before. Absent: it is gone. */
   readonly deleted?: false
 }
 
 /**
- * Removes a document outright: no handler runs, and what it has made stays. Usually you want `setState(..., 'Deleted')`.
- * @param force even while a replica holds it; what that replica does is then dropped
+ * Removes a document outright: no handler runs, and the objects that it has made stay. Usually you want `setState(..., 'Deleted')`.
+ * @param force even while a replica holds it; the outcome of that replica's step is then dropped
  * @example await removeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop' }
  * @throws NotFound, UsageError; Refused while it is held
  */

@@ -10,20 +10,23 @@ export interface ListedQuestion extends OpenQuestion {
   readonly lifecycle: string
 }
 
-/** `now`: the server's time, by which their deadlines are judged. `more`: the lifecycles of which there are more than are listed. */
+/**
+ * Open questions. `now` is the server's time, which their deadlines are judged by. `more` has the lifecycles with more questions than are
+ * listed.
+ */
 export interface ListedQuestions {
   readonly questions: readonly ListedQuestion[]
   readonly more: readonly string[]
   readonly now: Date
 }
 
-/** So many are listed of a lifecycle. */
+/** The maximum number of questions that are listed per lifecycle. */
 export const MOST_QUESTIONS = 1_000
 
 /**
  * The open questions, oldest first: at most 1,000 of a lifecycle.
  * @example await listQuestions(system) // { questions: [{ lifecycle: 'order', _id: 'order-4711', question: 'Ship it?', ... }], now }
- * @param which of one lifecycle; `to`: meant for this one, or for nobody in particular. Default: all
+ * @param which of one lifecycle; `to`: addressed to this person or group, or to no one in particular. Default: all
  * @throws UsageError for an unknown lifecycle
  */
 export async function listQuestions(
@@ -35,7 +38,7 @@ export async function listQuestions(
     system.db,
     models.map(({ name }) => name),
   )
-  // None is registered: nothing is asked, so nothing is judged by this process's own.
+  // If no lifecycle is registered there are no questions, so nothing is judged by this process's own clock.
   const now = [...registered.values()][0]?.now ?? systemClock.now()
   const all = await Promise.all(
     models.map(async ({ name }) => {
@@ -61,20 +64,20 @@ export interface AnswerGiven extends Done {
 }
 
 export interface AnswerRequest {
-  /** One of the question's options; where it has none, any text. */
+  /** One of the question's options; any text if it has no options. */
   readonly option: string
-  /** Who answers, for its history. */
+  /** The person who answers, for its history. */
   readonly by: string
-  /** Default: nothing. */
+  /** A comment. Default: none. */
   readonly comment?: string | undefined
-  /** The `id` of the question that is meant. Default: what the document asks now. */
+  /** The `id` of the question. Default: the question that the document asks now. */
   readonly question?: string | undefined
 }
 
 /**
  * Answers the question that a document asks.
  * @example await answerQuestion(system, { id: 'order-4711' }, { option: 'yes', by: 'ana' }) // { ..., question: 'Ship it?', option: 'yes' }
- * @throws NotFound; UsageError, also for a text that is too long; Refused, which says what was expected
+ * @throws NotFound; UsageError, also for a text that is too long; Refused, with the expected values in its message
  */
 export async function answerQuestion(system: System, ref: DocumentRef, request: AnswerRequest): Promise<AnswerGiven> {
   const found = await documentMeant(system, ref)

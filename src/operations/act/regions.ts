@@ -6,26 +6,26 @@ import { NotFound, Refused } from '../system/errors.js'
 import type { System } from '../system/system.js'
 import type { Force } from './as-owner.js'
 
-/** A Region document, and whether it can be used and its cluster answers. */
+/** A Region document, and its availability. */
 export interface RegionState {
   readonly name: string
   readonly usable: boolean
-  /** Why not. */
+  /** The reason why it can't be used. */
   readonly trouble: string | undefined
 }
 
 /** The documents of a collection that need a region. */
 export interface RegionUse {
   readonly collection: string
-  /** Documents whose objects are in it. */
+  /** The number of documents whose objects are in it. */
   readonly placed: number
-  /** Documents that name it, and have nothing anywhere yet. */
+  /** The number of documents that name it and have no objects anywhere yet. */
   readonly named: number
 }
 
 /**
- * All regions, each asked whether it answers: 5 s at most, all together.
- * @param home.kubeconfig a file, for the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it
+ * All regions, each after a request to its cluster: 5 s at most, all together.
+ * @param home.kubeconfig a kubeconfig file of the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it
  * @example await listRegions(system) // [{ name: 'eu-1', usable: true, trouble: undefined }]
  */
 export function listRegions(system: System, home: { kubeconfig?: string | undefined } = {}): Promise<RegionState[]> {
@@ -34,7 +34,7 @@ export function listRegions(system: System, home: { kubeconfig?: string | undefi
   )
 }
 
-/** Kubernetes code is loaded only here. */
+/** Calls a function with the regions. Kubernetes code is loaded only here. */
 export async function withRegions<T>(
   { db }: System,
   kubeconfig: string | undefined,
@@ -54,7 +54,7 @@ export async function withRegions<T>(
 
 /**
  * Removes a Region document. Documents that name it, or are placed in it, wait until a region of that name exists again.
- * @param force even where there are such documents
+ * @param force even if there are such documents
  * @example await removeRegion(system, 'eu-1') // { removed: { _id: 'eu-1', ... }, inUse: [] }
  * @throws NotFound; Refused while documents name it or are placed in it
  */
@@ -81,7 +81,8 @@ export async function removeRegion(
 }
 
 /**
- * In the collections of all lifecycles: those that are known here, and those that any replica has registered. Documents that have
+ * The uses of a region in the collections of all lifecycles: those that are known here, and those that any replica has registered.
+ * Documents that have
  * ended don't count. Without an index on these fields each collection is read in full.
  */
 async function usesOf({ db, models }: System, region: string): Promise<RegionUse[]> {

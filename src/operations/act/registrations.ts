@@ -14,22 +14,22 @@ const UNAUTHORIZED = 13
 /** A lifecycle that replicas have registered in a database. */
 export interface Registration {
   readonly lifecycle: string
-  /** Null: its entry names none that there can be. */
+  /** Null if its entry has no valid collection name. */
   readonly collection: string | null
-  /** Those that its replicas have stored, renamed ones included. */
+  /** The phases that its replicas have stored, including renamed ones. */
   readonly phases: readonly string[]
   /** The live replicas that run it. */
   readonly replicas: readonly string[]
-  /** Those in its collection that belong to no other lifecycle; at most {@link COUNT_LIMIT}. */
+  /** The number of documents in its collection that belong to no other lifecycle; at most {@link COUNT_LIMIT}. */
   readonly documents: number
-  /** When a replica last looked after it, within a minute; null: never, as far as is recorded. */
+  /** When a replica last looked after it, within a minute; null if no time is recorded. */
   readonly handledAt: Date | null
 }
 
 type Entry = Document & { readonly _id: string }
 
 /**
- * The lifecycles that replicas have registered, in the order in which they did so first.
+ * The lifecycles that replicas have registered, in the order of their first registration.
  * @example await listRegistrations(system) // { registrations: [{ lifecycle: 'order', collection: 'Order', documents: 4, replicas: [], ... }], now }
  */
 export async function listRegistrations({
@@ -54,13 +54,14 @@ export async function listRegistrations({
 }
 
 /**
- * Takes a retired lifecycle out of the database: its entry, and what replicas have noted about it. A replica that runs it registers it again when it
- * starts, or with its next look.
+ * Removes a retired lifecycle from the database: its entry, and the notes of replicas about it. A replica that runs it registers it again
+ * when it starts, or with its next look.
  *
- * Invariant: no entry goes that a live replica uses. So the deletion depends on the entry: that no replica has looked after it or announced itself since it was read.
- * A document that is inserted meanwhile waits, as it would have, for a replica that runs its lifecycle.
+ * Invariant: an entry that a live replica uses is never deleted. So the deletion is conditional on the entry: no replica has looked after
+ * it or announced itself since it was read.
+ * A document that is inserted in the meantime waits, as it would have anyway, for a replica that runs its lifecycle.
  * @example await forgetLifecycle(system, 'order') // { lifecycle: 'order', collection: 'Order', documents: 0, ... }
- * @throws NotFound; Refused while documents or live replicas have it
+ * @throws NotFound; Refused while it has documents or live replicas
  */
 export function forgetLifecycle(system: System, name: string): Promise<Registration> {
   const about = { action: 'lifecycles forget', lifecycle: name, target: `lifecycle ${name}` }
@@ -91,7 +92,7 @@ async function forget({ db }: System, name: string): Promise<Registration> {
   const nobody = { $expr: { $eq: [{ $size: PRESENT_REPLICAS }, 0] } }
   const { deletedCount } = await lifecyclesOf(db).deleteOne({ _id: name, handledAt, ...nobody })
   if (deletedCount === 0) throw refused('a replica has looked after it meanwhile', 'see: phaselock lifecycles')
-  // Where the user may not write there, replicas forget it by themselves within the hour.
+  // If the user may not write there, replicas forget it on their own within the hour.
   await removeDuties(db, [`${SWEEP}${name}`, UNHANDLED]).catch((error: unknown) =>
     isServerError(error, UNAUTHORIZED) ? undefined : Promise.reject(error),
   )
@@ -100,7 +101,7 @@ async function forget({ db }: System, name: string): Promise<Registration> {
 
 const lifecyclesOf = (db: Db): Collection<Entry> => protocolCollection(db, LIFECYCLES_COLLECTION)
 
-/** Those that have a name: a person may have put anything there. */
+/** The entries that have a name: a user may have stored anything there. */
 async function entriesOf(db: Db): Promise<Entry[]> {
   const entries = await readOwnFields((how) => db.collection(LIFECYCLES_COLLECTION).find({}, how).toArray())
   return entries.filter((entry): entry is Entry => typeof entry['_id'] === 'string' && entry['_id'] !== '')
@@ -112,7 +113,7 @@ const listed = (value: unknown): string[] =>
 const collectionOf = ({ collection }: Document): string | undefined =>
   typeof collection === 'string' && COLLECTION_NAME.test(collection) ? collection : undefined
 
-/** A document in a phase that no lifecycle of its collection knows may be of any of them. */
+/** Counts the documents of a lifecycle. One in a phase that no lifecycle of its collection knows may belong to any of them. */
 async function countDocumentsOf(db: Db, entry: Entry, entries: readonly Entry[]): Promise<number> {
   const collection = collectionOf(entry)
   if (collection === undefined) return 0

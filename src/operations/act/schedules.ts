@@ -22,7 +22,7 @@ export interface ListSchedules extends ListOptions {
 }
 
 /**
- * Schedules by id, each with its next run and its latest one; `more`: there are others after the last one.
+ * Schedules by id, each with its next run and its latest one; `more` is true if others follow.
  * @example await listSchedules(system, { phase: 'Broken' }) // { schedules: [{ _id: 'sync', broken: 'cron: ...' }], more: false }
  */
 export function listSchedules(
@@ -36,7 +36,7 @@ export function listSchedules(
 }
 
 /**
- * Makes a schedule, or replaces what exists under its id.
+ * Creates a schedule, or replaces the one with its id.
  * @example await setSchedule(system, 'sync', { task: 'sync', cron: '0 6 * * *' }, 'anna') // 'created'
  * @throws InvalidSchedule: nothing is stored
  */
@@ -52,8 +52,8 @@ export function setSchedule(
 }
 
 /**
- * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't made up for.
- * @returns how many were paused
+ * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't run later.
+ * @returns the number of schedules that were paused
  * @example await pauseSchedules(system, 'sync', { by: 'anna', reason: 'it is moving' }) // 1
  * @throws NotFound, InvalidSchedule
  */
@@ -71,7 +71,7 @@ export function pauseSchedules(
 
 /**
  * Resumes a schedule from now on, even one that was deactivated; without an id all that are paused.
- * @returns how many were resumed
+ * @returns the number of schedules that were resumed
  * @example await resumeSchedules(system, undefined, 'anna') // 12
  * @throws NotFound
  */
@@ -84,7 +84,7 @@ export function resumeSchedules(system: System, id: string | undefined, by: stri
 }
 
 /**
- * Deletes a schedule; its runs stay, and those under way go on.
+ * Deletes a schedule; its runs stay, and those in progress continue.
  * @example await removeSchedule(system, 'sync')
  * @throws NotFound
  */
@@ -100,7 +100,7 @@ const scheduleText = (id: string | undefined): string => (id === undefined ? 'al
 
 const LOOK_EVERY_MS = 200
 
-/** `timezone`: for the hours and days in the statistics. */
+/** The options of `listRuns`. `timezone` is the zone for the hours and days in the statistics. */
 export type ListRuns = RunsOptions & Pick<StatisticsOptions, 'timezone'>
 
 /**
@@ -125,7 +125,7 @@ export function listRuns(
 
 /**
  * Runs a schedule once, now, on a replica that knows its task and under the same lock as its other runs.
- * @param args instead of the schedule's own
+ * @param args arguments that replace the schedule's own
  * @returns the run's id
  * @example await startRun(system, 'sync', { by: 'anna', args: { full: true } }) // 'sync@2026-01-01T10:12:03.417Z'
  * @throws NotFound, InvalidSchedule
@@ -142,13 +142,13 @@ export function startRun(
   }))
 }
 
-/** Whether a run has an outcome. */
+/** True once a run has an outcome. */
 export const isOver = ({ phase }: StoredRun): boolean => phase !== 'Queued' && phase !== 'Running'
 
 /**
- * A run, once it is over or this many milliseconds have passed.
+ * Waits for a run until it is over, or this many milliseconds have passed.
  * @example await waitForRun(system, 'sync@2026-01-01T10:12:03.417Z', 5_000) // { phase: 'Completed', durationMs: 4_200, ... }
- * @throws Refused where somebody has deleted it
+ * @throws Refused if it was deleted
  */
 export function waitForRun(system: System, name: string, atMostMs: number): Promise<StoredRun> {
   const untilMs = systemClock.monotonicMs() + atMostMs
@@ -162,7 +162,7 @@ export function waitForRun(system: System, name: string, atMostMs: number): Prom
   })
 }
 
-/** When it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
+/** Calls a function with the schedules; when it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
 export async function onSchedules<T>(
   { db, collections, doorbell }: System,
   act: (schedules: Schedules) => Promise<T>,

@@ -31,7 +31,7 @@ import { type Change, changeId, changeNamed } from './changes.js'
 import type { Acted, ActionName } from './operation.js'
 import { whyNotKept } from './selection.js'
 
-/** What an action needs to know of its documents' lifecycle, and of who acts. */
+/** The context of an action: its documents' lifecycle, and the author of the operation. */
 export interface Acting {
   readonly model: LifecycleModel
   readonly documents: Collection
@@ -43,7 +43,10 @@ export interface Acting {
   readonly why: string | null
 }
 
-/** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
+/**
+ * Calls an action and turns a definite refusal into a failure of this document alone. An unreachable database fails the step, which is
+ * tried again.
+ */
 export async function unlessRefused(act: () => Promise<Acted>, document?: unknown): Promise<Acted> {
   try {
     return await act()
@@ -54,24 +57,25 @@ export async function unlessRefused(act: () => Promise<Acted>, document?: unknow
 }
 
 interface Action {
-  /** What it takes besides the selection. */
+  /** The options that it takes besides the selection. */
   readonly takes: readonly string[]
   /** @throws UsageError for options that don't fit the lifecycle */
   check(model: LifecycleModel, options: Document): void
-  /** Whether it takes documents in phases that the lifecycle doesn't have. */
+  /** True if it takes documents in phases that the lifecycle doesn't have. */
   readonly anyPhase?: true
-  /** It can be undone: the fields of its owner's that it sets; `state`: that alone, also of documents that are held. */
+  /** The owner's fields that it sets, if it can be undone. `state` means that it sets only the state, even of documents that are held. */
   changes?(options: Document): 'state' | readonly string[]
   /**
-   * Acts on one document, in one write that is conditional on all that has to be so.
-   * @param turned its number in the operation, the same each time that its page is repeated; the token that it was held by when that was turned
+   * Acts on one document, in one write that is conditional on everything that must hold.
+   * @param turned its number in the operation, which is the same each time that its page is repeated; and the token of its holder when the
+   *   page was read
    */
   act(acting: Acting, id: unknown, turned: { readonly number: number; readonly token: string | null }): Promise<Acted>
 }
 
 const nothingToCheck = () => undefined
 
-/** It has to wait before it goes on. */
+/** Thrown when the operation has to wait before it continues. */
 export class TooMany extends Error {
   override readonly name = 'TooMany'
 }
@@ -261,7 +265,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     async act({ db, documents, model, terms, by, why }, id, { token }) {
       const claim = token === null ? undefined : claimOf(token)
       const held = claim === undefined ? undefined : await heldUnder(documents, id, terms)
-      // Another claim of it isn't meant: this one has ended.
+      // Another claim of it is not the target: the step that was to be cancelled has ended.
       if (claim === undefined || held?.claim !== claim) return { skipped: 'no step of it runs' }
       const verdict = await addCancel(db, model.name, { _id: id, claim, by, reason: why })
       if (verdict === 'tooMany') throw new TooMany('200 steps were cancelled within ten minutes')
@@ -284,7 +288,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const { documents, model, terms, operating } = acting
       if (await removeByOperation(documents, terms, tellingOf(model), id, operating)) return 'done'
       const acted = await unmatched(acting, id)
-      // By this operation, before whoever ran it was killed, or by somebody else: it is gone, as it was to be.
+      // Removed by this operation before its process was killed, or by another client: the document is gone, as intended.
       return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.gone ? 'done' : acted
     },
   },

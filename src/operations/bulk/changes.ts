@@ -16,49 +16,49 @@ import { systemClock } from '../../time/index.js'
 import type { Acted } from './operation.js'
 import { EXACT } from './selection.js'
 
-/** What documents were before an operation acted on them. */
+/** The collection of documents' fields before an operation acted on them. */
 export const CHANGES_COLLECTION = 'phaselock.operations.changes'
 
 const KEPT_MS = 30 * 24 * 3_600_000
 
-/** `_id`: the operation's, and the document's number in it. */
+/** A document before an operation acted on it. `_id`: the operation's, and the document's number in it. */
 export interface Change {
   readonly _id: string
   readonly document: unknown
   readonly before: Before
-  /** What its owner wanted. */
+  /** The state that its owner wanted. */
   readonly state?: unknown
 }
 
 const changesIn = (db: Db): Collection<Change & { expiresAt: Date }> => protocolCollection(db, CHANGES_COLLECTION)
 
-/** Of the n-th document of an operation. */
+/** The id of the change to the n-th document of an operation. */
 export const changeId = (operation: string, n: number): string => `${operation}#${String(n).padStart(9, '0')}`
-/** The character after #. */
+/** The range of an operation's changes; $ is the character after #. */
 const rangeOf = (operation: string) => ({ $gt: `${operation}#`, $lt: `${operation}$` })
 
-/** They expire with their operation. */
+/** Creates the index by which changes expire with their operation. */
 export const prepareChanges = async (db: Db): Promise<void> => {
   await changesIn(db).createIndex({ expiresAt: 1 }, { expireAfterSeconds: 0 })
 }
 
 interface Page {
   readonly operation: string
-  /** The number of the first of them in the operation. */
+  /** The number of its first document in the operation. */
   readonly first: number
   readonly ids: readonly unknown[]
-  /** What the operation sets, and an undo puts back: fields of their owner's besides the lease and `progress`, or the state alone. */
+  /** The owner's fields that the operation sets and an undo puts back, besides the lease and `progress`; or the state alone. */
   readonly fields: 'state' | readonly string[]
 }
 
-/** A document that somebody else changes before each write is left alone after so many. */
+/** The maximum number of writes to a document that others keep changing before each write; after that it is left alone. */
 const MOST_WRITES = 3
 
 /**
- * What the documents of a page are before they are acted on: kept first, then acted on as long as they are still so.
+ * The documents of a page before they are acted on. They are stored first, then acted on as long as they are unchanged.
  *
- * Invariant: an operation's write matches a document only if it is what was kept of it. So an undo puts back what was there just before that write,
- * and what others have changed until then.
+ * Invariant: an operation's write matches a document only if the document equals its stored version. So an undo restores the document as it
+ * was just before that write, including changes that others made until then.
  */
 export class KeptChanges {
   private readonly read = new Map<string, Document>()
@@ -74,7 +74,7 @@ export class KeptChanges {
     this.changeIds = new Map(ids.map((id, i) => [idKey(id), changeId(operation, first + i)]))
   }
 
-  /** Keeps them. Those that are kept already, from before a crash, stay as they are if they may have been acted on. */
+  /** Stores them. Those that were stored before a crash stay as they are if they may have been acted on. */
   static async of(db: Db, documents: Collection, terms: Terms, page: Page): Promise<KeptChanges> {
     const kept = new KeptChanges(db, documents, terms, page)
     const changes = await kept.readAnew(page.ids, COMMITTED)
@@ -91,8 +91,8 @@ export class KeptChanges {
   }
 
   /**
-   * Acts on a document as long as it is as it was kept; where it isn't, it is kept anew and tried again.
-   * @param write what acts on it, if it matches a condition
+   * Acts on a document as long as it equals its stored version; otherwise stores it again and retries.
+   * @param write acts on it if it matches a condition
    */
   async act(id: unknown, write: (isAsKept: Filter<Document>) => Promise<Acted>): Promise<Acted> {
     for (let writes = 1; ; writes += 1) {
@@ -142,18 +142,18 @@ const isSame = (one: Document | undefined, other: Document | undefined): boolean
     ? one === other
     : Buffer.from(BSON.serialize(one)).equals(BSON.serialize(other))
 
-/** Whether the operation surely hasn't acted on it: one whose `progress` isn't ours takes no mark. */
+/** True if the operation certainly hasn't acted on it. A document whose `progress` isn't ours takes no mark. */
 const isUnmarked = (document: Document, terms: Terms, operation: string): boolean => {
   const progress: unknown = document[terms.progress] ?? {}
   const isOurs = typeof progress === 'object' && !Array.isArray(progress) && typeof document['phase'] === 'string'
   return isOurs && !wasActedOn(document, terms, operation)
 }
 
-/** How many documents an operation may have changed. */
+/** The number of documents that an operation may have changed. */
 export const countChanges = (db: Db, operation: string): Promise<number> =>
   changesIn(db).countDocuments({ _id: rangeOf(operation) })
 
-/** Those after one of them, in order. */
+/** The changes after a given one, in order. */
 export async function nextChanges(db: Db, operation: string, after: unknown, limit: number): Promise<string[]> {
   const range = { ...rangeOf(operation), ...(typeof after === 'string' && { $gt: after }) }
   const options = { projection: { _id: 1 }, sort: { _id: 1 }, limit } as const

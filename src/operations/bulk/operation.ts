@@ -1,10 +1,10 @@
 import { lifecycleOf } from '../../phases/index.js'
 
-/** The lifecycle of operations on many documents, and where its documents are. */
+/** The lifecycle of operations on many documents, and the collection of its documents. */
 export const OPERATION_LIFECYCLE = 'phaselock-operation'
 export const OPERATIONS_COLLECTION = 'phaselock.operations'
 
-/** What an operation does to each of its documents. */
+/** The actions of operations on each of their documents. */
 export const ACTIONS = [
   'wake',
   'unpark',
@@ -16,80 +16,80 @@ export const ACTIONS = [
   'cancel',
   'remove',
 ] as const
-/** What an operation that is asked for does to each of its documents. */
+/** An action that an operation can be started with. */
 export type OperationAction = (typeof ACTIONS)[number]
-/** `undo`: of another operation, which says what of. */
+/** An action, or `undo` of another operation, whose options name that operation. */
 export type ActionName = OperationAction | 'undo'
 
-/** What has become of the documents so far. */
+/** The numbers of documents so far, by result. */
 export interface OperationCounts {
-  /** How many it has looked at. */
+  /** The number of documents that it has looked at. */
   readonly seen: number
-  /** How many it has acted on. */
+  /** The number of documents that it has acted on. */
   readonly done: number
-  /** How many were as they are to be already. */
+  /** The number of documents that needed no change. */
   readonly unchanged: number
-  /** How many were left alone, such as held ones. */
+  /** The number of documents that were left alone, such as held ones. */
   readonly skipped: number
-  /** How many the database refused to write. */
+  /** The number of documents that the database refused to write. */
   readonly failed: number
 }
 
-/** Why documents were left alone, or could not be written. */
+/** A reason why documents were left alone, or could not be written. */
 export interface OperationTrouble {
-  /** Left alone, or refused by the database. */
+  /** `skipped` if they were left alone, `failed` if the database refused the write. */
   readonly what: 'skipped' | 'failed'
-  /** Why, in words. */
+  /** The reason, in words. */
   readonly reason: string
-  /** How many of them. */
+  /** The number of these documents. */
   readonly count: number
   /** The first few `_id`s. */
   readonly examples: readonly unknown[]
 }
 
-/** Documents that are acted upon next, or were when whoever ran it was killed: stored before the first of them is. */
+/** The documents to act on next, stored before the first of them is acted on: a process that was killed may have acted on some of them. */
 export interface OperationPage {
-  /** Their `_id`s, in the order in which they are acted upon. */
+  /** Their `_id`s, in the order of the actions. */
   readonly ids: readonly unknown[]
-  /** To cancel: the token that each was held by. */
+  /** For a cancel: the token of each one's holder. */
   readonly tokens?: readonly (string | null)[]
 }
 
 /** An operation as it is stored. */
 export interface OperationDocument {
-  /** Such as `wake-4f2a9c1b`. */
+  /** The id, such as `wake-4f2a9c1b`. */
   readonly _id: string
-  /** Somebody wants it to end. */
+  /** Set to end it early. */
   state?: 'Aborted'
-  /** What it does to each of its documents. */
+  /** The action on each of its documents. */
   readonly action: ActionName
-  /** Whose documents. */
+  /** The lifecycle of the documents. */
   readonly lifecycle: string
-  /** Which of them, as Extended JSON: a filter's keys may begin with $. */
+  /** The filter of the documents, as Extended JSON: its keys may begin with $. */
   readonly filter: string
-  /** What the action needs, as Extended JSON. */
+  /** The options of the action, as Extended JSON. */
   readonly options: string
-  /** Who began it. */
+  /** The person or program that started it. */
   readonly by: string
-  /** Why; null: nobody has said. */
+  /** The reason; null if none was given. */
   readonly why: string | null
-  /** It ends when it has looked at so many. */
+  /** The number of documents after which it ends. */
   readonly atMost: number
-  /** Documents in a second, at most. */
+  /** The maximum number of documents per second. */
   readonly rate: number
-  /** Documents at once, at most. */
+  /** The maximum number of documents at the same time. */
   readonly concurrency: number
-  /** How many matched when it was begun. */
+  /** The number of documents that matched when it was started. */
   readonly expected: number
-  /** What has become of the documents so far. */
+  /** The numbers of documents so far, by result. */
   readonly counts: OperationCounts
-  /** Why documents were left alone, or could not be written: the first 20 reasons. */
+  /** The reasons why documents were left alone, or could not be written: the first 20. */
   readonly troubles: readonly OperationTrouble[]
-  /** How long it has worked, in ms. */
+  /** The time that it was worked on, in ms. */
   readonly workedMs: number
-  /** The last one of the pages that are over. */
+  /** The last document of the pages that are over. */
   readonly cursor?: { readonly id: unknown } | null
-  /** Those that are acted upon now. */
+  /** The page that is being worked on. */
   readonly page?: OperationPage | null
 }
 
@@ -97,7 +97,9 @@ export const NO_COUNTS: OperationCounts = { seen: 0, done: 0, unchanged: 0, skip
 
 const KEPT_FOR = '30d'
 
-/** Ended ones are kept for a month. A page is one step, so an operation takes as many as it has pages. */
+/**
+ * The lifecycle of operations. Ended ones are kept for a month. A page is one step, so an operation takes one step for each of its pages.
+ */
 export const operationDefinition = lifecycleOf<OperationDocument>().define({
   name: OPERATION_LIFECYCLE,
   collection: OPERATIONS_COLLECTION,
@@ -112,12 +114,12 @@ export const operationDefinition = lifecycleOf<OperationDocument>().define({
   backOff: { afterSteps: 1_000_000_000 },
 })
 
-/** What became of one document. `document`: its `_id`, where that isn't what was acted on. */
+/** The result for one document. `document` is its `_id`, if that differs from the id that was acted on. */
 export type Acted =
   | 'done'
-  /** It was as it is to be already. */
+  /** It needed no change. */
   | 'unchanged'
-  /** Left alone, and why. */
+  /** Left alone, with the reason. */
   | { readonly skipped: string; readonly document?: unknown }
   /** The database refuses to write it. */
   | { readonly failed: string; readonly document?: unknown }

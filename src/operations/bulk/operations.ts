@@ -23,49 +23,52 @@ import {
 } from './operation.js'
 import { countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
 
-/** What an action needs to know besides which documents are meant. */
+/** The options of an action, besides the selection of documents. */
 export interface ActionOptions {
   /** `set-state`: the state to set. */
   readonly state?: string | undefined
-  /** `set-state`: even one that no rule names. */
+  /** `set-state`: store even a state that no rule names. */
   readonly force?: boolean | undefined
-  /** `redo`: the phase in which they begin again, by default their own. `migrate`: where to. */
+  /** `redo`: the phase where they begin again, by default their own. `migrate`: the new phase. */
   readonly phase?: string | undefined
-  /** `redo`: the step with which they begin. Default: the first of the phase. */
+  /** `redo`: the first step that runs. Default: the first of the phase. */
   readonly step?: string | undefined
-  /** `redo`: fields of their owner's to set. */
+  /** `redo`: the owner's fields to set. */
   readonly set?: Document | undefined
 }
 
-/** Something to be done to many documents. */
+/** A request for an operation on many documents. */
 export interface OperationRequest {
-  /** What it is called: a second one is refused, so that a request whose answer was lost can be repeated. Each is used once. Default: its action and a random number. */
+  /**
+   * The operation's id. A second operation with the same id is refused, so that a request whose answer was lost can be repeated. Each id is
+   * used once. Default: its action and a random number.
+   */
   readonly id?: string | undefined
-  /** What is done to each of them. */
+  /** The action on each of them. */
   readonly action: OperationAction
-  /** Which documents. */
+  /** The documents to act on. */
   readonly selection: Selection
-  /** What the action needs, such as the `state` of `set-state`. */
+  /** The options of the action, such as the `state` of `set-state`. */
   readonly options?: ActionOptions | undefined
-  /** The most documents that may match: more are refused. Default 10,000. */
+  /** The maximum number of documents that may match: more are refused. Default 10,000. */
   readonly atMost?: number | undefined
-  /** The most documents in a second. Default 1,000. */
+  /** The maximum number of documents per second. Default 1,000. */
   readonly rate?: number | undefined
-  /** The most documents at once. Default 8. */
+  /** The maximum number of documents at the same time. Default 8. */
   readonly concurrency?: number | undefined
-  /** Who asks for it. */
+  /** The person or program that asks for it. */
   readonly by: string
-  /** Why. Default: nobody says. */
+  /** The reason. Default: none is given. */
   readonly why?: string | undefined
 }
 
-/** What an operation would do. */
+/** The documents that an operation would act on. */
 export interface OperationPreview {
-  /** What would be done to each of them. */
+  /** The action on each of them. */
   readonly action: OperationAction
-  /** Whose documents. */
+  /** The lifecycle of the documents. */
   readonly lifecycle: string
-  /** How many documents match. */
+  /** The number of documents that match. */
   readonly count: number
   /** A few of them. */
   readonly examples: readonly Found[]
@@ -75,7 +78,7 @@ const DEFAULT_AT_MOST = 10_000
 const OPERATION_ID = /^[a-z\d][\w.-]{0,99}$/i
 const EXAMPLES = 5
 
-/** The highest numbers that can be asked for. */
+/** The highest allowed values. */
 export const MOST = { atMost: 100_000_000, rate: 100_000, concurrency: 100 } as const
 
 interface Checked {
@@ -86,9 +89,9 @@ interface Checked {
 }
 
 /**
- * What an operation would do: how many documents match, and a few of them. Nothing is changed.
+ * Counts the documents that an operation would act on, and shows a few of them. Nothing is changed.
  * @example await previewOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { count: 1_204, examples: [...], ... }
- * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or where more match than `atMost`
+ * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or if more match than `atMost`
  */
 export async function previewOperation(system: System, request: OperationRequest): Promise<OperationPreview> {
   return previewed(system, checked(system, request))
@@ -126,10 +129,10 @@ function checked(system: System, { action, selection, ...request }: OperationReq
   return { action, model, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
 }
 
-/** How commands call an action's options, where it is otherwise. */
+/** The command-line names of an action's options, if they differ. */
 const FLAGS: Readonly<Record<string, string>> = { state: 'to-state', phase: 'to-phase', step: 'to-step' }
 
-/** Without what is undefined, which would be stored as null. */
+/** The options without undefined values, which would be stored as null. */
 const given = (options: ActionOptions = {}): Document =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
 
@@ -138,13 +141,13 @@ const isAction = (name: string): name is OperationAction => (ACTIONS as readonly
 /**
  * Begins an operation: a document in `phaselock.operations`, which replicas of its lifecycle work on.
  * @example await beginOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { _id: 'wake-4f2a9c1b', expected: 1_204, ... }
- * @throws as `previewOperation`; Refused where one has its id, NotFound where nothing matches
+ * @throws as `previewOperation`; Refused if its id is taken, NotFound if nothing matches
  */
 export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
   const checks = checked(system, request)
   const { filter, atMost } = checks
   const { id = `${request.action}-${randomBytes(4).toString('hex')}` } = request
-  // Asked first: one that is done may have left nothing that matches.
+  // Checked first: an operation that is done may have left no document that matches.
   if (request.id !== undefined && (await listOperations(system, { id })).operations.length > 0) throw existsAlready(id)
   const { action, lifecycle, count } = await previewed(system, checks)
   if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
@@ -167,7 +170,7 @@ export async function beginOperation(system: System, request: OperationRequest):
   return document
 }
 
-/** How many documents would be looked at to undo an operation. @throws NotFound; Refused where it can't be undone, or has not ended */
+/** Counts the documents to look at to undo an operation. @throws NotFound; Refused if it can't be undone, or has not ended */
 export async function previewUndo(
   system: System,
   id: string,
@@ -185,10 +188,10 @@ export async function previewUndo(
 }
 
 /**
- * Begins to undo an operation: documents are put back to what they were before, where that operation was the last to act on them, no step of
- * theirs has begun since, and what it has set still stands. Others are left alone.
+ * Begins to undo an operation. A document is restored if that operation was the last to act on it, no step of it has begun since, and the
+ * values that the operation set still stand. Others are left alone.
  * @example await undoOperation(system, 'unpark-4f2a9c1b', { by: 'ana' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1_201, ... }
- * @throws NotFound; Refused where it can't be undone, has not ended, or is being undone already
+ * @throws NotFound; Refused if it can't be undone, has not ended, or is being undone already
  */
 export async function undoOperation(
   system: System,
@@ -219,7 +222,7 @@ const existsAlready = (id: string): Refused =>
 async function insert(system: System, document: OperationDocument): Promise<void> {
   const owner = new OwnerClient(system.db, operationDefinition.model, { doorbell: system.doorbell })
   try {
-    // A replica fills it in when it first works on it: until then it would be listed behind all others.
+    // A replica sets it when it first works on it: until then the operation would be listed behind all others.
     await owner.insert({ ...document, createdAt: systemClock.now() } as never)
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
@@ -229,21 +232,21 @@ async function insert(system: System, document: OperationDocument): Promise<void
   }
 }
 
-/** An operation, and how far it is. */
+/** An operation and its progress. */
 export interface OperationState extends OperationDocument {
-  /** `Parked`: it could not go on, and waits for a person; `Waiting`: nobody works on it now. */
+  /** `Parked`: it could not continue, and waits for a person; `Waiting`: no process works on it now. */
   readonly condition: 'Running' | 'Waiting' | 'Parked' | 'Done' | 'Aborted'
-  /** Why it waits or is parked. */
+  /** The reason why it waits or is parked. */
   readonly problem: string | undefined
-  /** Who works on it. */
+  /** The token of the process that works on it. */
   readonly worker: string | undefined
-  /** How long that one's lease lasts; one that was killed keeps others out until then. */
+  /** The rest of that process's lease; if the process was killed, others are kept out until then. */
   readonly leaseLeftMs: number | undefined
-  /** When it was begun. */
+  /** When it was started. */
   readonly createdAt: Date | undefined
-  /** Documents in a second, as long as it was worked on; undefined: too short to tell. */
+  /** Documents per second of the time that it was worked on; undefined if that time is too short for a rate. */
   readonly perSecond: number | undefined
-  /** How long the rest takes at that rate. */
+  /** The estimated time that the rest takes at that rate. */
   readonly leftMs: number | undefined
 }
 
@@ -260,7 +263,7 @@ export async function listOperations(
   }: {
     readonly id?: string | undefined
     readonly limit?: number | undefined
-    /** Only those that haven't ended. */
+    /** If true, only those that haven't ended. */
     readonly open?: boolean | undefined
   } = {},
 ): Promise<{ readonly operations: readonly OperationState[]; readonly now: Date | undefined }> {
@@ -280,7 +283,7 @@ export async function listOperations(
   return { operations: states, now: all[0]?.now }
 }
 
-/** A rate needs some time to mean anything. */
+/** The shortest time for which a rate is meaningful. */
 const LEAST_WORKED_MS = 50
 
 function stateOf({ document, condition, why, now }: Found, progress: string): OperationState {
@@ -314,9 +317,9 @@ export async function operationNamed(system: System, id: string): Promise<Operat
 }
 
 /**
- * Ends an operation after the page that is under way: what is done stays done.
+ * Ends an operation after the current page: documents that were acted on stay so.
  * @example await abortOperation(system, 'wake-4f2a9c1b')
- * @throws NotFound; Refused where it has ended
+ * @throws NotFound; Refused if it has ended
  */
 export async function abortOperation(system: System, id: string): Promise<OperationState> {
   const found = await operationNamed(system, id)

@@ -6,37 +6,40 @@ import { inTrouble, TROUBLES } from '../inspect/find.js'
 import { UsageError } from '../system/errors.js'
 import { fromExtendedJson } from '../system/extended-json.js'
 
-/** Which documents of a lifecycle are meant: those that match all that is given. */
+/** The selection of a lifecycle's documents: those that match all given conditions. */
 export interface Selection {
-  /** Whose documents, by its name. */
+  /** The name of the documents' lifecycle. */
   readonly lifecycle: string
-  /** A filter of MongoDB. */
+  /** A MongoDB filter. */
   readonly filter?: Document | undefined
   /** Only those in this phase. */
   readonly phase?: string | undefined
   /** Only those whose owner wants this state. */
   readonly state?: string | undefined
-  /** Only those that wait for a person; with `failing` or `waiting`, those with any of these. */
+  /** Only those that wait for a person. Combined with `failing` or `waiting`, it selects documents with any of these. */
   readonly parked?: boolean | undefined
-  /** Only those that are parked because of a bug of the program; with `parked`, `failing` or `waiting`, those with any of these. */
+  /**
+   * Only those that are parked because of a bug of the program. Combined with `parked`, `failing` or `waiting`, it selects documents with
+   * any of these.
+   */
   readonly bugs?: boolean | undefined
-  /** Only those whose last step failed, and is tried again. */
+  /** Only those whose last step failed and will be tried again. */
   readonly failing?: boolean | undefined
   /** Only those whose handler waits for something. */
   readonly waiting?: boolean | undefined
-  /** All of them: nothing else is given. */
+  /** All documents; requires that nothing else is given. */
   readonly all?: boolean | undefined
 }
 
 /**
- * The filter for a selection: only of documents in the lifecycle's phases, as others may share its collection.
+ * Builds the filter of a selection. It matches only documents in the lifecycle's phases, because other lifecycles may share its collection.
  * @param anyPhase `phase` may be one that the lifecycle doesn't have
- * @throws UsageError where nothing is given, or both `all` and something else
+ * @throws UsageError if nothing is given, or both `all` and something else
  */
 export function selectionFilter(model: LifecycleModel, selection: Selection, anyPhase = false): Document {
   const { filter, phase, state, all } = selection
   const asked = TROUBLES.filter((trouble) => selection[trouble])
-  // An empty filter is all of them, which has to be said.
+  // An empty filter matches all of them, which has to be requested explicitly.
   const isFiltered = filter !== undefined && Object.keys(filter).length > 0
   const isNarrowed = isFiltered || phase !== undefined || state !== undefined || asked.length > 0
   if (!isNarrowed && !all)
@@ -63,7 +66,8 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
 }
 
 /**
- * Why an operation can't keep this as it is meant; undefined: it can. In a filter `undefined` would mean null or, to a client that ignores it,
+ * The reason why an operation can't store this as it is meant; undefined if it can. In a filter `undefined` would mean null or, to a client
+ * that ignores it,
  * any value.
  */
 export function whyNotKept(document: Document): string | undefined {
@@ -84,10 +88,12 @@ function pathOfUndefined(value: unknown): string | undefined {
   return undefined
 }
 
-/** Reads values as the types that they are, to be written again. */
+/** Options to read values with their exact types, so that they can be written back. */
 export const EXACT = { promoteValues: false, bsonRegExp: true } as const
 
-/** As Extended JSON of just what the server would be sent: by itself that takes bytes, and objects with a `toBSON`, for others. */
+/**
+ * A document as Extended JSON of exactly what the server would receive. EJSON.stringify alone misreads bytes, and objects with a `toBSON`.
+ */
 export const storedText = (document: Document): string =>
   BSON.EJSON.stringify(BSON.deserialize(BSON.serialize(document, { ignoreUndefined: false }), EXACT), {
     relaxed: false,
@@ -97,7 +103,7 @@ export const fromStoredText = (text: string): Document => fromExtendedJson(text,
 const COUNT_WITHIN_MS = 60_000
 
 /**
- * How many documents match, up to one more than `atMost`.
+ * Counts the matching documents, up to one more than `atMost`.
  * @throws UsageError for a filter that the server can't use
  */
 export async function countMatching(documents: Collection, filter: Document, atMost: number): Promise<number> {

@@ -21,16 +21,16 @@ import { fromStoredText, nextPage } from './selection.js'
 type OperationStep = Step<'Done' | 'Aborted', OperationDocument>
 type Fields = Partial<OperationDocument>
 
-/** The most documents of one page: how many may be acted upon again after a crash, in vain. */
+/** The maximum number of documents of one page, and thus the most that may be acted on again after a crash, without effect. */
 const MOST_PER_PAGE = 200
-/** So that an abort is heard within about that time, a slow operation has small pages. */
+/** The time that a page takes. An abort is noticed within about that time, so a slow operation has small pages. */
 const PAGE_MS = 1_000
 const MOST_TROUBLES = 20
 const MOST_EXAMPLES = 3
 
 /**
- * One page of an operation: its next documents, in the order of `_id`. They are stored before the first is acted upon, and their counts
- * with the end of the step, so that after a crash the same ones are tried again: each write finds its own mark (operation-writes.ts).
+ * Works on one page of an operation: its next documents, in the order of `_id`. They are stored before the first is acted on, and their
+ * counts with the end of the step. So after a crash the same ones are tried again: each write finds its own mark (operation-writes.ts).
  */
 export async function workOnPage(
   { db, doorbell }: Pick<System, 'db' | 'doorbell'>,
@@ -59,7 +59,8 @@ export async function workOnPage(
   const acts: Acted[] = []
   try {
     await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
-      // After an abort nothing else is begun; what is under way ends. Nor once another may have the page: this process stood still.
+      // After an abort no further action begins; those in progress end. The same holds once another process may have the page because this
+      // one stood still.
       if (step.signal.aborted) throw step.signal.reason
       if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
       const turned = { number: doc.counts.seen + i, token: tokens?.[i] ?? null }
@@ -81,13 +82,13 @@ export async function workOnPage(
   return isOver ? step.moveTo('Done', { set }) : step.again({ set })
 }
 
-/** The same, of documents that match a condition as well. */
+/** The same context, restricted to documents that also match a condition. */
 const meaning = (acting: Acting, also: Filter<Document>): Acting => ({
   ...acting,
   operating: { ...acting.operating, where: { $and: [acting.operating.where, also] } },
 })
 
-/** Steps of a chain see their owner's fields as they were some time ago. */
+/** Reads the state from the database, because the steps of a chain see their owner's fields as they were some time ago. */
 async function isAborted(db: Db, { _id }: Readonly<OperationDocument>): Promise<boolean> {
   const operations = protocolCollection<OperationDocument>(db, OPERATIONS_COLLECTION)
   return (await operations.findOne({ _id }, { projection: { state: 1 } }))?.state === 'Aborted'
@@ -114,7 +115,7 @@ async function pageAfter(
   return action === 'cancel' ? { ids, tokens: found.map(tokenOf) } : { ids }
 }
 
-/** Resolves when all are done; after the first error nothing else is begun. */
+/** Calls a function for each, a few at a time; resolves when all are done. After the first error no further call begins. */
 async function eachOf<T>(all: readonly T[], atOnce: number, act: (one: T) => Promise<void>): Promise<void> {
   const left = all.values()
   let failed = false
@@ -134,7 +135,7 @@ async function eachOf<T>(all: readonly T[], atOnce: number, act: (one: T) => Pro
   if (rejected) throw rejected.reason
 }
 
-/** What has become of the documents, with those of a page. */
+/** The results of an operation so far, including those of a page. */
 class PageResult {
   hasDone = false
   counts: OperationCounts
@@ -160,7 +161,7 @@ class PageResult {
     return { counts: this.counts, troubles: this.troubles }
   }
 
-  /** Reasons beyond the first few are one: a message may name its document. */
+  /** Counts a reason. Further reasons beyond the first few are combined, because a message may name its document. */
   private note(id: unknown, [what, said]: readonly [OperationTrouble['what'], string]): void {
     const { troubles } = this
     const text = said.slice(0, 300)

@@ -4,16 +4,19 @@ import { numbered } from '../../options/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { type CheckResult, type Finding, finding } from './finding.js'
 
-/** Leases are judged by the clock of whoever is primary: after an election a difference makes them longer or shorter. */
+/**
+ * The largest harmless difference. Leases are judged by the clock of the current primary: after an election a difference makes them longer
+ * or shorter.
+ */
 const MOST_DIFFERENCE_MS = 500
 const ANSWER_WITHIN_MS = 5_000
 
 /** A reading of a server's clock, compared with this machine's. */
 export interface ClockSample {
   readonly host: string
-  /** Its time - ours, in the middle of the round trip. */
+  /** Its time minus ours, in the middle of the round trip. */
   readonly aheadMs: number
-  /** The reading may be wrong by that much. */
+  /** The largest possible error of the reading. */
   readonly uncertainMs: number
 }
 
@@ -23,7 +26,7 @@ export async function checkClocks(db: Db): Promise<CheckResult> {
   return { check: 'clocks', said, findings: [...(await heldStep(db)), ...findings] }
 }
 
-/** What replicas told each other about a step forward, for as long as they hold back for it (docs/lock-protocol.md). */
+/** Reads the step forward that replicas have announced to each other, for as long as they hold back for it (docs/lock-protocol.md). */
 async function heldStep(db: Db): Promise<Finding[]> {
   const [step] = await db
     .collection(LIFECYCLES_COLLECTION)
@@ -58,7 +61,7 @@ async function heldStep(db: Db): Promise<Finding[]> {
   ]
 }
 
-/** Each member is asked over a connection of its own. */
+/** Reads the clock of each member over a separate connection. */
 async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
   const hello = await db.admin().command({ hello: 1 })
   if (hello['msg'] === 'isdbgrid') {
@@ -81,7 +84,7 @@ async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
   }
 }
 
-/** A finding when two clocks differ by more than half a second for certain. */
+/** A finding if two clocks certainly differ by more than half a second. */
 export function clockFindings(samples: readonly ClockSample[]): Finding[] {
   const [first, last] = extremes(samples)
   if (!first || !last) return []

@@ -27,7 +27,7 @@ const MOST_ROUNDS = 1_000
 const MISSING = ['missing', 'null', 'undefined']
 const DATES = ['date', ...MISSING]
 
-/** The fields that the protocol reads: the types that it can use, and what happens with others. */
+/** The fields that the protocol reads, each with the types that it can use, and the advice for others. */
 const fieldsOf = (progress: string): readonly { field: string; sound: readonly string[]; advice: string }[] => [
   { field: 'phase', sound: ['string'], advice: 'it is never claimed: set its phase to a string' },
   { field: 'lockedAt', sound: DATES, advice: 'it counts as free; its next claim repairs it' },
@@ -80,7 +80,7 @@ export async function checkShapes(checked: Checked): Promise<CheckResult> {
     ]
     const rows = await readOwnFields((how) => db.collection(name).aggregate(pipeline, how).toArray())
     for (const { _id, count, ids } of rows as OddField[]) {
-      // Those that never come due have a check of their own.
+      // Those that never come due are covered by another check.
       if (_id.field === 'lockedAt' && NEVER_DUE_TYPES.includes(_id.type)) continue
       findings.push(
         finding(
@@ -95,7 +95,7 @@ export async function checkShapes(checked: Checked): Promise<CheckResult> {
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
 }
 
-/** Those that sleep until somebody answers, and ask nothing that can be answered. */
+/** Finds documents that sleep until they are answered, but whose question can't be answered. */
 async function withoutQuestion({ db, termsOf }: Checked, model: LifecycleModel): Promise<Finding[]> {
   const collection = db.collection(model.collection)
   const filter = unanswerable(termsOf(model), workingPhases(model))
@@ -133,7 +133,7 @@ export async function checkStuck({ db, models, termsOf, repair }: Omit<Checked, 
       problem: `${documents(found.length)} with a lockedAt that never comes due (${listOf(found, found.length)})`,
       advice: 'free them: phaselock check --repair; replicas also do it within a minute',
     }
-    // The repair names the claim index: without that nothing can be mended yet.
+    // The repair names the claim index: without that index nothing can be repaired yet.
     findings.push(await mendable(about, repair && isIndexed, () => repairAll(look)))
   }
   return { check: 'never due', said: 'none is hidden from claims', findings }
@@ -162,7 +162,7 @@ export async function checkLeases({ db, models, termsOf, repair }: Checked): Pro
   return { check: 'leases', said: 'none begins in the future', findings }
 }
 
-/** One query for each kind, so that each is a few keys of the claim index. */
+/** The ids of documents that never come due. One query for each kind, so that each reads a few keys of the claim index. */
 async function stuckIds(collection: Collection, phases: readonly string[], isIndexed: boolean): Promise<unknown[]> {
   const ids = new Map<string, unknown>()
   for (const kind of Object.values(NEVER_DUE)) {
@@ -188,7 +188,7 @@ async function repairAll(look: RepairLook): Promise<void> {
   for (let round = 0; round < MOST_ROUNDS; round += 1) if ((await look.repair()).repaired.length === 0) return
 }
 
-/** Finds documents in phases that none of their collection's lifecycles has, known here or registered by a replica. */
+/** Finds documents in phases that no lifecycle of their collection has, whether known here or registered by a replica. */
 export async function checkPhases({ db, models }: Checked): Promise<CheckResult> {
   const projection = { collection: 1, phases: 1, callbacks: 1 }
   const registered = await readOwnFields((how) =>
@@ -203,7 +203,7 @@ export async function checkPhases({ db, models }: Checked): Promise<CheckResult>
     const known = new Set([
       ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
       ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases as string[]),
-      // What is removed is deleted when its callbacks have been told, by a replica of a lifecycle that has any.
+      // A removed document is deleted once its callbacks are delivered, by a replica of a lifecycle that has callbacks.
       ...own.filter(({ settings }) => settings.callbacks).map((model) => removedPhase(model.name)),
       ...registered.filter(({ callbacks }) => callbacks).map(({ _id }) => removedPhase(String(_id))),
     ])

@@ -51,7 +51,7 @@ export async function checkIndexes({
   return { check: 'indexes', said, findings }
 }
 
-/** Checks that no array has spoilt the claim index, and that no rebuild of it was left half done. */
+/** Checks that no array has made the claim index multikey, and that no rebuild of it was left unfinished. */
 export async function checkMultikey({ db, collections, repair }: Checked): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const name of collections) {
@@ -80,10 +80,10 @@ async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'>
   }
 }
 
-/** Checks that claims and looks are bounded scans of them. */
+/** Checks that claims and looks are bounded scans of the indexes. */
 export async function checkQueryPlans({ db, models, termsOf }: Checked): Promise<CheckResult> {
   const serverClock = new ServerClock(systemClock)
-  // Where no replica has registered yet, the look brings no time: ours will do, as nothing is claimed by it.
+  // If no replica has registered yet, the look returns no time: ours is enough, because nothing is claimed by it.
   serverClock.saw(systemClock.now(), systemClock.monotonicMs())
   const there = await Promise.all(models.map(({ collection }) => collectionExists(db.collection(collection))))
   const requests = models.filter((_, i) => there[i]).map((model) => lookRequestOf(model, termsOf(model)))
@@ -106,7 +106,7 @@ async function unusable(collection: Collection, more: readonly Document[], repai
   )
 }
 
-/** Whether `onClaimIndex` has an index to read by: the claim index, or its stand-in while that is rebuilt. */
+/** True if `onClaimIndex` has an index to read by: the claim index, or its stand-in while that is rebuilt. */
 export async function hasIndexForClaims(collection: Collection): Promise<boolean> {
   const problem = await claimIndexProblem(collection)
   return problem === undefined || (problem === MISSING && (await hasIndex(collection, STAND_IN_INDEX)))

@@ -20,7 +20,7 @@ import { idText, idTyped } from '../system/document-id.js'
 import { documents } from './check-documents.js'
 import { type Checked, type CheckResult, type Finding, finding } from './finding.js'
 
-/** Replicas renew the stamp once a minute; two missed ones may be an outage of their own. */
+/** The age of a stamp that is reported. Replicas renew it once a minute; two missed renewals may be an outage of their own. */
 const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
 
 const MOST_TASKS = 100
@@ -35,8 +35,8 @@ interface Row {
 }
 
 /**
- * Finds lifecycles that no replica looks after. All replicas of a lifecycle share one stamp, `handledAt`, renewed once a minute by
- * whichever looks first: it tells whether any of them runs, not which or how many.
+ * Finds lifecycles that no replica looks after. All replicas of a lifecycle share one stamp, `handledAt`, renewed once a minute by the
+ * first one that looks. It shows that at least one of them runs, not which or how many.
  */
 export async function checkLifecycles({ db, models }: Checked): Promise<CheckResult> {
   const pipeline = [{ $addFields: { now: '$$NOW' } }]
@@ -54,13 +54,13 @@ export async function checkLifecycles({ db, models }: Checked): Promise<CheckRes
 
 const isNonEmpty = (value: unknown): value is string => typeof value === 'string' && value !== ''
 
-/** Whether it says which lifecycle it is about, and in which collection. */
+/** True if the entry names its lifecycle and a collection. */
 const isNamed = (entry: Document): entry is Row =>
   isNonEmpty(entry['_id']) && isNonEmpty(entry['collection']) && COLLECTION_NAME.test(entry['collection'])
 
 const forgetting = (lifecycle: string): string => `phaselock lifecycles forget ${typed(lifecycle)}`
 
-/** No replica has written it like this: nothing can be looked up by it. */
+/** A finding for an entry that no replica can have written: nothing can be looked up by it. */
 function foreignEntry({ _id, collection }: Document): Finding {
   const [field, value] = isNonEmpty(_id) ? ['collection', collection] : ['_id', _id]
   return finding(
@@ -94,7 +94,7 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
       { phase: { $in: Array.isArray(phases) ? phases : [] }, $expr: isDue(termsOf(lockTimeoutMs)) },
       { limit: COUNT_LIMIT },
     )
-  // People begin operations, and work on them as long as they last.
+  // Operations are started by people, who also run the process that works on them as long as they last.
   if (_id === OPERATION_LIFECYCLE && due === 0) return []
   const waits = due === 0 ? '' : `; ${documents(due)} of ${collection} ${due === 1 ? 'is' : 'are'} due or at rest`
   const since = silentMs === undefined ? 'as far as is recorded' : `for ${formatMs(silentMs)}`
@@ -120,7 +120,7 @@ async function neverRun(db: Db, { name, collection }: LifecycleModel, rows: read
   ]
 }
 
-/** Tasks of schedules that no live replica knows, by the runs that wait for one. */
+/** Finds tasks of schedules that no live replica knows, by the runs that wait for one. */
 async function unknownTasks(db: Db, { _id, collection }: Row): Promise<Finding[]> {
   if (!_id.endsWith('.runs')) return []
   const waiting = await db

@@ -3,7 +3,9 @@ import { namedLimits } from '../../phases/index.js'
 import { idTyped } from '../system/document-id.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
-/** Finds limits that registered lifecycles name and that aren't stored, and those that a person has damaged: what needs them waits. */
+/**
+ * Finds limits that registered lifecycles name but that aren't stored, and those that were damaged by hand: documents that need them wait.
+ */
 export async function checkLimits({
   db,
   models,

@@ -11,14 +11,18 @@ import type { Checked, CheckResult } from './finding.js'
 export interface CheckOptions {
   readonly db: Db
   readonly models: readonly LifecycleModel[]
-  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due, leases from the future, declared limits that are gone. */
+  /**
+   * If true, also repairs everything that is safe while replicas run: missing indexes, a multikey claim index, documents that never come
+   * due, leases from the future, declared limits that are gone.
+   */
   readonly repair?: boolean | undefined
 }
 
 /**
- * Checks a database for what makes Phaselock slow, or leaves documents unprocessed. Without `repair` nothing is changed. It reads whole
+ * Checks a database for problems that make Phaselock slow, or leave documents unprocessed. Without `repair` nothing is changed. It reads
+ * whole
  * collections, one query after another.
- * @throws what the driver throws when the database can't be reached
+ * @throws the driver's errors when the database can't be reached
  */
 export async function checkDatabase({ db, models, repair = false }: CheckOptions): Promise<CheckResult[]> {
   const collections = [...new Set(models.map((model) => model.collection))]

@@ -5,15 +5,15 @@ import type { LifecycleModel } from '../../phases/index.js'
 export interface Checked {
   readonly db: Db
   readonly models: readonly LifecycleModel[]
-  /** Those of the models. */
+  /** The collections of the models. */
   readonly collections: readonly string[]
   readonly termsOf: (model: LifecycleModel) => Terms
   readonly repair: boolean
 }
 
-/** Something that a person should know of, and what to do about it. */
+/** A problem that a person should know of, and the advice. */
 export interface Finding {
-  /** What it is about: a collection, a lifecycle, an index. */
+  /** The subject: a collection, a lifecycle, an index. */
   readonly about: string
   readonly problem: string
   readonly advice: string
@@ -23,12 +23,12 @@ export interface Finding {
 
 export interface CheckResult {
   readonly check: string
-  /** In a few words, even where nothing was found: "2 indexes on each of 3 collections". */
+  /** A summary in a few words, even if nothing was found: "2 indexes on each of 3 collections". */
   readonly said: string
   readonly findings: readonly Finding[]
 }
 
-/** A finding that only a person can mend. */
+/** A finding that only a person can repair. */
 export const finding = (about: string, problem: string, advice: string): Finding => ({
   about,
   problem,
@@ -36,7 +36,7 @@ export const finding = (about: string, problem: string, advice: string): Finding
   repair: 'none',
 })
 
-/** A finding that `--repair` can mend: only then `mend` is called; it returns false if another process is already at work. */
+/** A finding that `--repair` can repair. `mend` is called only then; it returns false if another process is already at work. */
 export async function mendable(
   found: Omit<Finding, 'repair'>,
   repair: boolean,

@@ -22,36 +22,36 @@ import {
 } from '../../phases/index.js'
 import { modelOf, type System } from '../system/system.js'
 
-/** So many of those in the worst state are named. */
+/** The maximum number of children in the worst state that are named. */
 const MOST_NAMED = 3
 
 /** The children of a document that are of one lifecycle. */
 export interface ChildrenOfLifecycle extends ChildCounts {
   readonly lifecycle: string
-  /** The worst state that one of them is in; undefined: there are none. */
+  /** The worst state among them; undefined if there are no children. */
   readonly worst: ChildState | undefined
-  /** Some of those in that state, where a person may have to look: parked or failed ones. */
+  /** Some of those in that state, if a person may have to look: parked or failed ones. */
   readonly worstIds: readonly unknown[]
 }
 
 /** The children of a document. */
 export interface ChildrenShown {
   readonly byLifecycle: readonly ChildrenOfLifecycle[]
-  /** Lifecycles of children of which nothing is known here. */
+  /** Lifecycles of children that are unknown here. */
   readonly unknown: readonly string[]
-  /** The worst state that one of them is in; undefined: there are none. */
+  /** The worst state among them; undefined if there are no children. */
   readonly worst: ChildState | undefined
 }
 
 /** The parent of a document. */
 export interface ParentShown extends StoredParent {
-  /** The phase that it is in; undefined: it isn't there any more, or nothing is known of its lifecycle here. */
+  /** The phase that it is in; undefined if it is gone, or its lifecycle is unknown here. */
   readonly phase: unknown
 }
 
 type Shown = { readonly lifecycle: string; readonly document: Document }
 
-/** What became of a document's children, by their own index. */
+/** The state of a document's children, by their own index. */
 export async function childrenOf(system: System, { lifecycle, document }: Shown): Promise<ChildrenShown | undefined> {
   const { progress } = modelOf(system, lifecycle).settings
   const lists = childListsIn(document[progress])
@@ -100,7 +100,7 @@ async function ofLifecycle(
   return { lifecycle: model.name, ...counts, worst, worstIds: some.map(({ _id }) => _id) }
 }
 
-/** Whose child a document is. */
+/** The parent of a document. */
 export async function parentOf(system: System, { lifecycle, document }: Shown): Promise<ParentShown | undefined> {
   const stored = parentIn(document[modelOf(system, lifecycle).settings.progress])
   if (!stored) return undefined

@@ -14,22 +14,22 @@ import {
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
-/** What a document is doing now, according to its fields. */
+/** The condition of a document now, according to its fields. */
 export type Condition =
   /** A phase that the lifecycle doesn't have: never claimed, never changed. */
   | { readonly kind: 'unknownPhase'; readonly phase: string }
-  /** Removed for good: it is deleted when its callbacks have been told. `from`: the phase that it was in, where that is known. */
+  /** Removed for good: it is deleted once its callbacks are delivered. `from`: the phase that it was in, if known. */
   | { readonly kind: 'removed'; readonly from: string | undefined; readonly at: Date | undefined }
   /** A field that the protocol needs has a shape that it can't use. */
   | { readonly kind: 'broken'; readonly field: string; readonly found: string }
   | { readonly kind: 'parked' }
   /** `renewedAt`: when its lease was taken or last renewed. */
   | { readonly kind: 'held'; readonly by: string; readonly renewedAt: Date; readonly until: Date }
-  /** `unanswerable`: it waits for an answer that nobody can give, and why, of its question: 'is a number'. */
+  /** `unanswerable`: it waits for an answer that no one can give; the text describes the fault of its question: 'is a number'. */
   | { readonly kind: 'sleeping'; readonly until: Date; readonly unanswerable?: string }
-  /** Waits for an answer; nobody has given one yet. */
+  /** Waits for an answer that has not been given yet. */
   | { readonly kind: 'asking'; readonly question: StoredQuestion }
-  /** `expired`: the holder whose lease has run out. `since`: undefined where the document doesn't tell. */
+  /** `expired`: the holder whose lease has expired. `since`: undefined if the document doesn't record it. */
   | { readonly kind: 'due'; readonly expired: string | undefined; readonly since: Date | undefined }
   | { readonly kind: 'resting' }
   /** In a final phase; removed at `removedAt`. */
@@ -38,8 +38,8 @@ export type Condition =
 export type ConditionKind = Condition['kind']
 
 /**
- * What a document is doing.
- * @param serverNow the server's time, by which everything is judged
+ * Computes the condition of a document.
+ * @param serverNow the server's time, which everything is judged by
  * @param lockTimeoutMs the lockTimeout in force: leases and sleeps are encoded with it
  */
 export function conditionOf(
@@ -55,7 +55,7 @@ export function conditionOf(
   const terms = { ...model.settings, lockTimeoutMs }
   const state = leaseStateOf(document, terms, serverNow)
   if (state.kind === 'neverDue') return { kind: 'broken', field: 'lockedAt', found: state.found }
-  // Parked is parked in any phase, as it is counted.
+  // Parked is parked in any phase, as in the counts.
   if (state.kind === 'parked') return state
   const phase = model.phases.get(document['phase'])
   if (!phase) return { kind: 'unknownPhase', phase: document['phase'] }
@@ -82,7 +82,7 @@ const isOver = ({ deadline }: StoredQuestion, now: Date): boolean => deadline !=
 
 const LEGACY_WRITER = 'a legacy writer'
 
-/** The field for which a claim would put it aside: a `progress` of its owner's, a phase that isn't a string. */
+/** The field for which a claim would quarantine the document: a `progress` of its owner's, or a phase that isn't a string. */
 function misshapenField(document: Document, model: LifecycleModel): { field: string; found: string } | undefined {
   const { progress } = model.settings
   const { phase } = document

@@ -28,42 +28,49 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { inForceIn, type System } from '../system/system.js'
 import { multikeyFields } from './rebuild-index.js'
 
-/** No count goes further than this: it must stay cheap however long a queue is. */
+/** The limit of every count: counting must stay cheap however long a queue is. */
 export const COUNT_LIMIT = 10_000
 
-/** What the documents of one phase are doing. Each number is at most {@link COUNT_LIMIT}. */
+/** The documents of one phase, counted by condition. Each number is at most {@link COUNT_LIMIT}. */
 export interface PhaseCount {
   readonly lifecycle: string
   /**
-   * May be one that the lifecycle doesn't know; `(an array)`: documents whose `phase` is one, each counted once; `(missing)`: without one,
-   * or null; `(not a string)`: of another type; `(removed)`: those that are removed, and deleted when their callbacks have been told.
+   * The phase; it may be one that the lifecycle doesn't know. `(an array)`: documents whose `phase` is one, each counted once. `(missing)`:
+   * without one, or null. `(not a string)`: of another type. `(removed)`: documents that are removed, and deleted once their callbacks are
+   * delivered.
    */
   readonly phase: string
   readonly kind: 'working' | 'resting' | 'final' | 'removed' | 'unknown'
-  /** Whether it is paused, alone or with all of its lifecycle. */
+  /** True if it is paused, alone or with all of its lifecycle. */
   readonly paused: boolean
   readonly documents: number
-  /** There are more documents than that. */
+  /** True if there are more documents than that. */
   readonly more: boolean
   readonly due: number
   readonly held: number
   readonly sleeping: number
-  /** Those of the sleeping ones that wait for an answer. */
+  /** The number of sleeping ones that wait for an answer. */
   readonly asking: number
   readonly parked: number
 }
 
-/** What waits in one phase for a replica, or for a person. */
+/** The documents of one phase that wait for a replica, or for a person. */
 export interface Waiting {
   readonly lifecycle: string
   readonly phase: string
-  /** Of a working phase: due documents, at most {@link COUNT_LIMIT}; 0 while it is paused. Undefined for others. */
+  /** The due documents of a working phase, at most {@link COUNT_LIMIT}; 0 while it is paused. Undefined for other phases. */
   readonly due: number | undefined
-  /** Of a working phase: how long the oldest due document has been due, in seconds; 0 when none is, or it is paused. */
+  /**
+   * The time since the oldest due document of a working phase became due, in seconds; 0 if there is no due document, or the phase is
+   * paused.
+   */
   readonly oldestDueSeconds: number | undefined
-  /** Due documents that don't say since when, and count in no age; at most 1,000. Replicas date them within seconds, unless they refuse the write. */
+  /**
+   * The number of due documents that don't record when they became due, and count in no age; at most 1,000. Replicas date them within
+   * seconds, unless they refuse the write.
+   */
   readonly undated: number | undefined
-  /** At most {@link COUNT_LIMIT}. */
+  /** The number of parked documents, at most {@link COUNT_LIMIT}. */
   readonly parked: number
 }
 
@@ -75,11 +82,14 @@ const NONE = '(missing)'
 const IS_NONE: Filter<Document> = { phase: { $eq: null, ...NOT_ARRAY } }
 const OTHER = '(not a string)'
 const IS_OTHER: Filter<Document> = { phase: { $ne: null, $not: { $type: ['string', 'array'] } } }
-/** A query for a value matches arrays that hold it too: such a document is in none of these phases. */
+/**
+ * A filter for the documents of a phase. A query for a value also matches arrays that hold it, but such a document is in none of these
+ * phases.
+ */
 export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, ...NOT_ARRAY } })
 
 /**
- * How many documents are in each phase and what they do, in the order of the lifecycles and their phases.
+ * Counts the documents of each phase by condition, in the order of the lifecycles and their phases.
  * @example await countPhases(system) // [{ lifecycle: 'order', phase: 'Creating', documents: 4, due: 1, held: 1, ... }, ...]
  */
 export async function countPhases({ db, models }: System): Promise<PhaseCount[]> {
@@ -115,7 +125,10 @@ export async function unknownPhases(collection: Collection, known: { has(phase: 
 const unknownAmong = (phases: readonly unknown[], known: { has(phase: string): boolean }): string[] =>
   phases.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
 
-/** Whether any `phase` may be an array, by the claim index; where none can, none is looked for, as that reads the whole index. */
+/**
+ * True if any `phase` may be an array, judged by the claim index. If none can be, no search for arrays is made, because it reads the whole
+ * index.
+ */
 const mayHoldArrays = (collection: Collection): Promise<boolean> =>
   multikeyFields(collection).then(
     (fields) => fields.includes('phase'),
@@ -158,15 +171,15 @@ async function countPhase(
   }
 }
 
-/** So that a slow database doesn't hold up a caller that asks every few seconds. */
+/** A time limit, so that a slow database doesn't hold up a caller that asks every few seconds. */
 const MAX_TIME_MS = 5_000
 
 /**
- * Counts what is due and parked, for metrics. Every query walks a bounded range of the claim index: at most one key for each document
- * counted, so 1 key where nothing is due, even beside 100,000 sleeping documents. A lifecycle that no replica has registered is left out:
- * there is no index to count on.
+ * Counts due and parked documents, for metrics. Every query walks a bounded range of the claim index: at most one key for each document
+ * counted. So it reads 1 key if nothing is due, even beside 100,000 sleeping documents. A lifecycle that no replica has registered is left
+ * out: there is no index to count on.
  * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, undated: 0, parked: 0 }, ...]
- * @throws the database's own errors, MissingIndex among them
+ * @throws the database's own errors, including MissingIndex
  */
 export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>): Promise<Waiting[]> {
   const names = models.map(({ name }) => name)
@@ -194,7 +207,10 @@ export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>
   return (await Promise.all(counts)).flat()
 }
 
-/** What is parked in final phases, and in those that this version lacks: no other document of these waits for anybody. */
+/**
+ * Counts the parked documents in final phases, and in those that this version lacks: no other document in these phases waits for a replica
+ * or a person.
+ */
 async function parkedElsewhere(db: Db, model: LifecycleModel): Promise<Waiting[]> {
   const collection = db.collection(model.collection)
   const found = await phasesIn(collection)
@@ -207,7 +223,7 @@ async function parkedElsewhere(db: Db, model: LifecycleModel): Promise<Waiting[]
   return (await Promise.all(counts)).filter(({ parked }) => parked > 0)
 }
 
-/** Those of the phases in a lifecycle's collection that neither it has, nor another lifecycle there, nor what is removed. */
+/** The phases in a lifecycle's collection that belong neither to it, nor to another lifecycle there, nor to removed documents. */
 export async function strayPhases(db: Db, model: LifecycleModel, found?: readonly unknown[]): Promise<string[]> {
   const unknown = unknownAmong(found ?? (await phasesIn(db.collection(model.collection))), model.phases)
   const stray = unknown.filter((phase) => !isRemovedPhase(phase))
@@ -217,7 +233,7 @@ export async function strayPhases(db: Db, model: LifecycleModel, found?: readonl
   return stray.filter((phase) => !known.includes(phase))
 }
 
-/** What is due. @internal */
+/** A filter for due documents. @internal */
 export function dueFilter(phase: string, terms: Terms, now: Date): Filter<Document> {
   return { ...inPhase(phase), ...notAfter(dueBoundAt(now, terms.lockTimeoutMs)), $expr: isDue(terms) }
 }
@@ -228,12 +244,12 @@ function countUpTo(collection: Collection, filter: Filter<Document>): Promise<nu
   )
 }
 
-/** How many documents without `updatedAt` are read at most: the index has them in no order of age. */
+/** The maximum number of documents without `updatedAt` that are read: the index doesn't order them by age. */
 const MOST_FRESH = 1_000
 
 /**
- * Reads the first document of each range that the index keeps by age: free ones by `updatedAt`, the others by the end of their sleep or lease. The
- * fresh ones, without `updatedAt`, have no such order: of these it takes the oldest of the first thousand.
+ * Reads the first document of each range that the index orders by age: free ones by `updatedAt`, the others by the end of their sleep or
+ * lease. The fresh ones, without `updatedAt`, have no such order: of these it takes the oldest of the first thousand.
  */
 async function ageOfDue(
   collection: Collection,
@@ -258,6 +274,6 @@ async function ageOfDue(
   }
 }
 
-/** Some have come due since `now`, and are no longer. */
+/** True if it was due at `now`; some have become due since, or are no longer due. */
 const isDueNow = (document: Document, terms: Terms, now: Date): boolean =>
   leaseStateOf(document, terms, now).kind === 'due'

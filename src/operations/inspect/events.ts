@@ -7,20 +7,20 @@ import { UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
 
 export interface EventsRequest {
-  /** Of a document, as people write it: with what its own history has. */
+  /** The id of a document, as people write it; includes the entries of its own history. */
   readonly id?: string | undefined
   readonly lifecycle?: string | undefined
   readonly replica?: string | undefined
   readonly outcome?: string | undefined
   readonly since?: Date | undefined
   readonly until?: Date | undefined
-  /** At most this many, the newest. Default 50. */
+  /** The maximum number of events, the newest ones. Default 50. */
   readonly limit?: number | undefined
 }
 
 /**
- * What has happened to documents, the newest first. Of one document also what only its own history tells: rules, owners' actions, and all of it where
- * its lifecycle keeps no events.
+ * Events of documents, the newest first. For one document it includes entries that only its own history has: rules, owners' actions, and
+ * all entries if its lifecycle keeps no events.
  * @example await listEvents(system, { id: 'order-4711' }) // { events: [{ at, lifecycle: 'order', document: 'order-4711', from: 'Packing', to: 'Sent', outcome: 'moveTo', ... }], more: false }
  * @throws UsageError for an unknown lifecycle or outcome, or an id that can't be one
  */
@@ -44,7 +44,7 @@ export async function listEvents(
   return { events: events.slice(0, limit), more: events.length > limit }
 }
 
-/** What documents themselves tell: the newest 20 of each. */
+/** The events in the histories of documents: the newest 20 of each. */
 async function fromHistories(
   { db, models }: System,
   ids: readonly unknown[],

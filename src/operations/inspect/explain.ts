@@ -19,11 +19,11 @@ import { type Condition, conditionOf } from './condition.js'
 import { untoldOf, untoldText } from './undelivered.js'
 
 /**
- * What a document waits for, in one sentence for people: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
+ * Explains in one sentence for people what a document waits for: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
  * since 2 min.`
- * @param serverNow the server's time, by which everything is judged
+ * @param serverNow the server's time, which everything is judged by
  * @param lockTimeoutMs the lockTimeout in force
- * @param asked what it is paused by; what its owner has asked of its holder
+ * @param asked the pauses that apply to it; its owner's request to its holder
  */
 export function explain(
   document: Document,
@@ -48,7 +48,7 @@ export function explain(
   return `${paused}${said}${stops}${left}${oddNote(document, condition)}.${tells}`
 }
 
-/** What an insert has left for it. */
+/** A note on the values that an insert has left for it. */
 function leftNote(progress: unknown, { kind }: Condition, now: Date): string {
   if (kind === 'removed' || !hasNext(progress)) return ''
   const { set, begin, by, at } = Object((progress as Progress).next) as StoredNext
@@ -88,7 +88,7 @@ function pausedSentence(
   return `Paused${PAUSED_WITH[what]} by ${by} ${fromNow(since, now)}${why}; no step of it begins ${end}`
 }
 
-/** Why a document is paused, in a few words. */
+/** The author and the reason of a pause, in a few words. */
 export const whyPaused = ({ by, reason }: Pause): string => `paused by ${by}${reason === null ? '' : `: ${reason}`}`
 
 function sentence(document: Document, model: LifecycleModel, now: Date, condition: Condition): string {
@@ -173,13 +173,13 @@ function ruleFor(document: Document, model: LifecycleModel) {
   return model.rules.find((rule) => rule.when === document['state'] && rule.from.includes(document['phase']))
 }
 
-/** What happens because of the state that its owner wants; empty where no rule acts on it. */
+/** The effect of the state that its owner wants; empty if no rule acts on it. */
 function ruleNote(document: Document, model: LifecycleModel, how: (goTo: string) => string): string {
   const rule = ruleFor(document, model)
   return rule ? `; its owner wants ${rule.when}, so ${how(rule.goTo)}` : ''
 }
 
-/** A parked document in a phase that this version lacks stays where it is even when it is unparked. */
+/** A note for a document in a phase that this version lacks: if it is parked, it stays where it is even after an unpark. */
 export function unknownPhaseNote({ phase }: Document, { name, phases, renames }: LifecycleModel): string {
   if (phases.has(phase) || renames.some(({ from }) => from === phase)) return ''
   return `; its phase '${phase}' is unknown to ${name} in this version, so no replica of it claims the document: give it one of ${[...phases.keys()].join(', ')}`
@@ -187,7 +187,7 @@ export function unknownPhaseNote({ phase }: Document, { name, phases, renames }:
 
 const nextLook = (goTo: string) => `the next look moves it to ${goTo}`
 
-/** Which states lead out of its phase: `Stopped leads to Stopping, Deleted leads to Deleting`. */
+/** The states that lead out of its phase: `Stopped leads to Stopping, Deleted leads to Deleting`. */
 function waysOut({ phase }: Document, model: LifecycleModel): string {
   const ways = model.rules.filter((rule) => rule.from.includes(phase))
   return ways.map((rule) => `${rule.when} leads to ${rule.goTo}`).join(', ')
@@ -198,11 +198,12 @@ function orItsOwner(document: Document, model: LifecycleModel): string {
   return ruleNote(document, model, nextLook) || (ways && `, or for its owner's state: ${ways}`)
 }
 
-/** Nothing of what its progress says about steps holds. */
+/** True if the notes on steps in its progress don't apply. */
 const hasNoWhy = ({ kind }: Condition): boolean => kind === 'broken' || kind === 'unknownPhase' || kind === 'removed'
 
 /**
- * Why a document is parked, tried again or waiting, in a few words: `error 3 of 20: connect ECONNREFUSED`. Undefined: nothing is stored.
+ * The reason why a document is parked, tried again or waiting, in a few words: `error 3 of 20: connect ECONNREFUSED`. Undefined if nothing
+ * is stored.
  * @param condition its own
  */
 export function whyOf(document: Document, model: LifecycleModel, condition: Condition, now: Date): string | undefined {
@@ -254,7 +255,7 @@ function holder(token: string): string {
 
 const age = (then: Date, now: Date) => formatMs(Math.max(0, now.getTime() - then.getTime()))
 
-/** With the date where it is a day away or more. */
+/** A relative time, with the date if it is a day away or more. */
 function until(then: Date, now: Date): string {
   if (!isValid(then)) return 'at a date outside the range of JavaScript'
   const isFar = Math.abs(then.getTime() - now.getTime()) >= A_DAY_MS
@@ -264,10 +265,10 @@ const A_DAY_MS = 86_400_000
 
 const isReadable = (date: unknown): date is Date => date instanceof Date && isValid(date)
 
-/** An owner may have stored anything there. */
+/** A value as text; an owner may have stored anything there. */
 const text = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value)))
 
-/** Fields of an unexpected type that do no harm. */
+/** A note on fields of an unexpected type that do no harm. */
 function oddNote(document: Document, condition: Condition): string {
   if (hasNoWhy(condition)) return ''
   const notes = oddFields(document).map(({ field, found, isMended }) =>

@@ -26,22 +26,22 @@ import { holderNamedBy, type ReplicaState } from './replicas.js'
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
   readonly id: string
-  /** Looked for in this lifecycle only. Default: in all. */
+  /** The lifecycle to search. Default: all. */
   readonly lifecycle?: string | undefined
 }
 
-/** A document, and what it is doing. */
+/** A document and its condition. */
 export interface Found {
   readonly lifecycle: string
   readonly document: Document
   readonly condition: Condition
   /** The condition in one sentence for people. */
   readonly explanation: string
-  /** Why it waits, failed or is parked, in a few words; undefined: there is nothing to say, or it isn't stored. */
+  /** The reason why it waits, failed or is parked, in a few words; undefined if there is no reason, or it isn't stored. */
   readonly why: string | undefined
-  /** The widest pause that keeps its next step from beginning; undefined: there is none. */
+  /** The widest pause that keeps its next step from beginning; undefined if it isn't paused. */
   readonly pause: Pause | undefined
-  /** The server's time of the read, by which everything is judged. */
+  /** The server's time of the read, which everything is judged by. */
   readonly now: Date
 }
 
@@ -73,13 +73,13 @@ export async function readDocuments(
   })
 }
 
-/** What its owner has asked of the holder of a document. */
+/** The owner's request to the holder of a document. */
 const cancelOf = (id: unknown, by: string, cancels: readonly CancelRequest[]): CancelRequest | undefined =>
   cancels.find(({ _id, claim }) => claim === claimOf(by) && idKey(_id) === idKey(id))
 
 /**
- * A document by its `_id`; `also`: those of other lifecycles with the same one, such as its children.
- * @throws NotFound; UsageError where the id matches several documents of one lifecycle (a number and a string)
+ * Finds a document by its `_id`; `also` has those of other lifecycles with the same `_id`, such as its children.
+ * @throws NotFound; UsageError if the id matches several documents of one lifecycle (a number and a string)
  */
 export async function findDocument(
   system: System,
@@ -109,9 +109,9 @@ export async function findDocument(
 }
 
 /**
- * The one document that is to be changed.
- * @param removed also one that is removed, and has only its callbacks to tell
- * @throws NotFound; Refused where it is removed; UsageError where several have the `_id`, of one lifecycle or of several
+ * Finds the one document to be changed.
+ * @param removed also accept one that is removed and only has undelivered callbacks
+ * @throws NotFound; Refused if it is removed; UsageError if several have the `_id`, of one lifecycle or of several
  */
 export async function documentMeant(
   system: System,
@@ -137,31 +137,31 @@ export async function documentMeant(
   )
 }
 
-/** A limit, and how many of its slots a document needs. */
+/** A limit, and the number of its slots that a document needs. */
 export interface LimitShown extends Limit {
   readonly needs: number
-  /** How many there are where nobody sets another number: of a key, or as lifecycles declare; undefined: they don't, or any number. */
+  /** The default number of slots: of a key, or as lifecycles declare it; undefined if they declare none, or any number. */
   readonly declared: number | undefined
 }
 
-/** One document, as a person wants to see it. */
+/** One document with everything that a person wants to see. */
 export interface Shown extends Found {
-  /** Why the server lets no replica write it, though it is due; undefined: it does. */
+  /** The reason why the server lets no replica write it, although it is due; undefined if it does. */
   readonly refusal: string | undefined
-  /** Who holds it, or held it last where that lease has run out; undefined: nobody, or no replica that is listed. */
+  /** The replica that holds it, or held it last if that lease has expired; undefined if it is not held, or the replica isn't listed. */
   readonly holder: ReplicaState | undefined
-  /** The limits that its phase needs, where it is due: it waits for a slot if one has none free. */
+  /** The limits that its phase needs, if it is due: it waits for a slot if one of them has no free slot. */
   readonly limits: readonly LimitShown[]
-  /** What became of the children that its steps have inserted; undefined: they have inserted none. */
+  /** The state of the children that its steps have inserted; undefined if they have inserted none. */
   readonly children: ChildrenShown | undefined
-  /** Whose child it is; undefined: nobody's. */
+  /** Its parent; undefined if it has no parent. */
   readonly parent: ParentShown | undefined
-  /** Those of other lifecycles with the same `_id`. */
+  /** The documents of other lifecycles with the same `_id`. */
   readonly also: readonly Found[]
 }
 
 /**
- * One document: what it waits for in one sentence, its fields and its history.
+ * Shows one document: a sentence that explains what it waits for, its fields and its history.
  * @example (await showDocument(system, { id: 'shop' })).explanation // Sleeps, due in 3 s, ...
  * @throws NotFound, UsageError
  */
@@ -180,7 +180,7 @@ export async function showDocument(system: System, ref: DocumentRef): Promise<Sh
   return { ...found, explanation, refusal, holder, limits, children, parent }
 }
 
-/** Of a schedule's run whose task no live replica knows: that, in place of what other due documents wait for. */
+/** The explanation of a schedule's run whose task no live replica knows; it replaces that of other due documents. */
 async function unknownTaskOf({ db, collections }: System, { lifecycle, condition, document }: Found) {
   const { task } = document
   if (condition.kind !== 'due' || typeof task !== 'string' || lifecycle !== runsOf(collections)) return undefined
@@ -191,7 +191,7 @@ async function unknownTaskOf({ db, collections }: System, { lifecycle, condition
   )
 }
 
-/** The token of the lease that it is under, or that has run out. */
+/** The token of its present lease, or of one that has expired. */
 const holderOf = (condition: Condition): string | undefined =>
   condition.kind === 'held' ? condition.by : condition.kind === 'due' ? condition.expired : undefined
 
@@ -209,7 +209,7 @@ async function limitsNeeded(system: System, { lifecycle, document }: Found): Pro
   return needs.flatMap(({ limit, slots, key }) => {
     const known = limits.find(({ name }) => name === limit)
     const declared = key ? key.slots : ofAll.get(limit)
-    if (!known && (key || declared !== undefined)) return [] // nobody has any of it
+    if (!known && (key || declared !== undefined)) return [] // all slots are free
     const unset = { name: limit, slots: 0, rate: null, paused: null, holders: [], damaged: null }
     return { ...unset, ...known, needs: slots, declared }
   })
@@ -221,32 +221,35 @@ async function refusalOf(system: System, { lifecycle, document }: Found): Promis
   return whyNotClaimable(system.db, model.collection, terms, document['_id'])
 }
 
-/** What a list shows of the documents that match the rest: those with any of these. */
+/** The troubles that a list can show of the documents that match the rest: documents with any of these. */
 export const TROUBLES = ['parked', 'bugs', 'failing', 'waiting'] as const
 export type Trouble = (typeof TROUBLES)[number]
 
 export interface ListOptions {
-  /** Default: all. */
+  /** The lifecycle. Default: all. */
   readonly lifecycle?: string | undefined
   readonly phase?: string | undefined
-  /** What the owner wants. */
+  /** The state that the owner wants. */
   readonly state?: string | undefined
-  /** Those that wait for a person. */
+  /** Only those that wait for a person. */
   readonly parked?: boolean | undefined
-  /** Those that wait for a person because of a bug of the program, as a step returned no outcome, or called Phaselock with what it doesn't take. */
+  /**
+   * Only those that wait for a person because of a bug of the program: a step returned no outcome, or called Phaselock with invalid
+   * arguments.
+   */
   readonly bugs?: boolean | undefined
-  /** Those whose last step failed, and is tried again. */
+  /** Only those whose last step failed and will be tried again. */
   readonly failing?: boolean | undefined
-  /** Those whose handler waits for something. */
+  /** Only those whose handler waits for something. */
   readonly waiting?: boolean | undefined
-  /** Those whose handler waits for what it calls so: `step.wait(reason, { on: 'certificate' })`. */
+  /** Only those whose handler waits under this name: `step.wait(reason, { on: 'certificate' })`. */
   readonly on?: string | undefined
   /** At most this many. Default 50. */
   readonly limit?: number | undefined
 }
 
 /**
- * Documents and what they do, by lifecycle and in the order of the claim index; `more`: there are others.
+ * Documents and their conditions, by lifecycle and in the order of the claim index; `more` is true if there are others.
  * @example await listDocuments(system, { parked: true }) // { documents: [{ lifecycle: 'order', document, condition, ... }], more: false }
  * @throws UsageError for an unknown lifecycle, or a phase that neither it nor any document has
  */
@@ -259,7 +262,7 @@ export async function listDocuments(
   const all = await Promise.all(
     models.map(async (model) => {
       const isNarrow = asked.length > 0 || on !== undefined
-      // By the claim index, in which a phase comes first: parked documents in phases that this version lacks, too.
+      // By the claim index, whose first field is the phase; this also finds parked documents in phases that this version lacks.
       const own =
         isNarrow && phase === undefined ? [...model.phases.keys(), ...(await strayPhases(system.db, model))] : []
       const filter: Filter<Document> = {
@@ -283,7 +286,7 @@ export async function listDocuments(
 }
 
 const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
-/** The documents that have a trouble, as a filter. */
+/** The filters for documents with a trouble. */
 export const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
   parked: () => PARKED,
   bugs: (progress) => ({ [`${progress}.error.bugs`]: { $gte: 1 }, ...PARKED }),

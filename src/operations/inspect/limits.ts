@@ -2,20 +2,20 @@ import { type Limit, readLimits } from '../../lock/index.js'
 import { type NamedLimit, namedLimits } from '../../phases/index.js'
 import type { System } from '../system/system.js'
 
-/** A limit, and who needs it. */
+/** A limit and its users. */
 export interface ListedLimit extends Limit {
   /** The lifecycles that name it. */
   readonly neededBy: readonly string[]
-  /** How many slots the step with the largest need takes; 0: no lifecycle names it. */
+  /** The number of slots that the step with the largest need takes; 0 if no lifecycle names it. */
   readonly needs: number
-  /** false: nobody has set it, and its lifecycles alone name it. Where they declare slots it has those, else what needs it waits. */
+  /** false if only lifecycles name it and it was never set. If they declare slots it has those, otherwise documents that need it wait. */
   readonly stored: boolean
 }
 
 /**
- * All limits by name, those that lifecycles name and nobody has set included.
+ * All limits by name, including those that lifecycles name and that were never set.
  * @example await listLimits(system) // [{ name: 'gitlab-api', slots: 5, neededBy: ['order'], needs: 1, stored: true, holders: [...], ... }]
- * @param options `keys`: also those of single values. Default: not
+ * @param options `keys`: include those of single values. Default: false
  */
 export async function listLimits(
   { db, models }: Pick<System, 'db' | 'models'>,

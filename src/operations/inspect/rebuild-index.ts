@@ -19,18 +19,18 @@ export async function multikeyFields(collection: Collection): Promise<string[]> 
   })
 }
 
-/** Renewed during a build, however long that takes; this long after an interruption a rebuild can be finished. */
+/** The time of the lock, renewed during a build, however long that takes; this long after an interruption a rebuild can be finished. */
 const LOCKED_FOR = '1m'
 
 /**
- * Rebuilds the claim index while replicas claim: first it builds a stand-in with the same order, to which claims switch by themselves once
- * the index is gone (see `onClaimIndex`). Called again after an interruption, it finishes.
+ * Rebuilds the claim index while replicas claim. First it builds a stand-in with the same order; claims switch to it once the index is gone
+ * (see `onClaimIndex`). Called again after an interruption, it finishes.
  *
  * Invariant: one of the two exists at any time. A second rebuild would break that: it drops the index that the first has just built, while
- * the first drops the stand-in. So a named lock allows one at a time, and whoever loses it stops before the next drop.
- * A replica that starts with `indexes: 'check'` meanwhile is refused.
- * @returns false: another rebuild is under way, nothing was done
- * @throws LockLost, and what the driver throws; doing it again finishes what is left
+ * the first drops the stand-in. So a named lock allows one at a time, and a rebuild that loses the lock stops before its next drop.
+ * A replica that starts with `indexes: 'check'` in the meantime is refused.
+ * @returns false if another rebuild is in progress: nothing was done
+ * @throws LockLost, and the driver's errors; another call finishes the rest
  */
 export async function rebuildClaimIndex(collection: Collection): Promise<boolean> {
   const drop = async (key: Document, signal: AbortSignal) => {
@@ -49,7 +49,7 @@ export async function rebuildClaimIndex(collection: Collection): Promise<boolean
   return rebuilding.executed
 }
 
-/** By its name: a key pattern may match several indexes. */
+/** Drops an index by its name: a key pattern may match several indexes. */
 async function dropIndex(collection: Collection, key: Document): Promise<void> {
   const indexes = await collection.indexes()
   for (const index of indexes.filter((one) => JSON.stringify(one['key']) === JSON.stringify(key))) {

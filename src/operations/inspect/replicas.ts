@@ -18,15 +18,15 @@ import { durationMs } from '../../time/index.js'
 import { NotFound } from '../system/errors.js'
 import type { System } from '../system/system.js'
 
-/** Of each lifecycle, how many leased documents are read at most. */
+/** The maximum number of leased documents that are read per lifecycle. */
 const MOST_LEASED = 1_000
 const DEAD_AFTER = '30s'
 const UNAUTHORIZED = 13
 
-/** A lifecycle of a replica; of one that has no document of its own in `phaselock.replicas` only the name is known. */
+/** A lifecycle of a replica; only the name is known if the replica has no document in `phaselock.replicas`. */
 export type LifecycleOfReplica = Pick<RunLifecycle, 'name'> & Partial<RunLifecycle>
 
-/** A document whose lease a replica has not let go, and that nobody has taken since. */
+/** A document whose lease a replica has not released, and that no other replica has taken since. */
 export interface LeasedDocument {
   readonly lifecycle: string
   readonly _id: unknown
@@ -35,42 +35,44 @@ export interface LeasedDocument {
   readonly until: Date
 }
 
-/** A replica as it has announced itself: those whose caller ticks them don't. Times are the server's. */
+/** A replica as it has announced itself; one that is ticked by its caller doesn't. Times are the server's. */
 export interface ReplicaState {
-  /** The beginning of `lockedBy` of what it holds. */
+  /** The name; `lockedBy` of the documents that it holds begins with it. */
   readonly name: string
-  /** Seen recently, and not stopped since. */
+  /** True if it was seen recently, and has not stopped since. */
   readonly live: boolean
   readonly seenAt: Date
   readonly lifecycles: readonly LifecycleOfReplica[]
-  /** What follows is absent where it has no document in `phaselock.replicas`: it is of an older version, or lacks the rights. */
+  /**
+   * This and the following fields are absent if it has no document in `phaselock.replicas`: it is of an older version, or lacks the rights.
+   */
   readonly startedAt?: Date
-  /** Of the package. */
+  /** The version of the package. */
   readonly version?: string
   readonly host?: string
   readonly pid?: number
-  /** Where it runs in Kubernetes. */
+  /** The name of its pod, if it runs in Kubernetes. */
   readonly pod?: string
-  /** The longest time in which its event loop didn't turn, within the ten seconds before `seenAt`. */
+  /** The longest time that its event loop was blocked, within the ten seconds before `seenAt`. */
   readonly loopMs?: number
-  /** How long its last tick took. */
+  /** The duration of its last tick. */
   readonly tickMs?: number
-  /** What is still leased by it, read where it is dead or was asked for by name: at most 1,000 of each lifecycle. */
+  /** The documents that it still leases, read if it is dead or was asked for by name: at most 1,000 of each lifecycle. */
   readonly leased?: readonly LeasedDocument[]
 }
 
 export interface ReplicasRequest {
-  /** Only this one. Default: all. */
+  /** The name of one replica. Default: all. */
   readonly name?: string | undefined
-  /** One that was seen longer ago than this counts as dead: a duration. Default `30s`. */
+  /** The time without a sign of life after which it counts as dead: a duration. Default `30s`. */
   readonly deadAfter?: string | undefined
 }
 
 /**
- * The replicas that share the work, by name; a dead one with what it still leases. One that has stopped isn't listed, one that was killed for
- * a day at most.
+ * The replicas that share the work, by name; a dead one with the documents that it still leases. A replica that has stopped isn't listed;
+ * one that was killed is listed for a day at most.
  * @example await listReplicas(system) // { replicas: [{ name: 'api-1~5f3a9c', live: true, version: '1.2.0', lifecycles: [...], ... }], now }
- * @throws NotFound where none has the name that was asked for, InvalidDuration
+ * @throws NotFound if no replica has the given name, InvalidDuration
  */
 export async function listReplicas(
   system: System,
@@ -94,7 +96,7 @@ export async function listReplicas(
   return { replicas, now }
 }
 
-/** The replica that a token names; undefined: it isn't listed. */
+/** The replica that a token names; undefined if it isn't listed. */
 export async function holderNamedBy(system: System, token: string): Promise<ReplicaState | undefined> {
   const name = parseToken(token)?.replica
   const { states } = await replicaStates(system, DEAD_AFTER)
@@ -105,7 +107,7 @@ async function replicaStates(
   system: System,
   deadAfter: string,
 ): Promise<{ readonly states: readonly ReplicaState[]; readonly now: Date }> {
-  // What it throws must leave no read under way that nobody waits for.
+  // Before the reads: if it throws, no read must be left running without a caller that waits for it.
   const deadAfterMs = durationMs(deadAfter)
   const [reports, documents] = await Promise.all([announced(system), described(system, deadAfterMs)])
   const withDocument = new Set(documents.states.map(({ name }) => name))
@@ -118,7 +120,10 @@ interface Read {
   readonly now: Date | undefined
 }
 
-/** By which replicas share the work: the only trace of one of an older version, or without the rights on the collection of replicas. */
+/**
+ * Reads the entries that replicas share the work by: the only trace of one of an older version, or without the rights on the collection of
+ * replicas.
+ */
 async function announced({ db, models }: System): Promise<Read> {
   const pipeline = [
     { $match: { _id: { $in: models.map(({ name }) => name) } } },
@@ -128,7 +133,7 @@ async function announced({ db, models }: System): Promise<Read> {
   const entries = await readOwnFields((how) => lifecycles.aggregate(pipeline, how).toArray())
   const found = new Map<string, ReplicaState>()
   for (const { _id, replicas, live } of entries) {
-    // A person may have put anything there.
+    // A user may have stored anything there.
     for (const { name, seenAt } of Array.isArray(replicas) ? replicas.filter(isReport) : []) {
       const before = found.get(name)
       found.set(name, {
@@ -163,7 +168,7 @@ async function described({ db, models }: System, deadAfterMs: number): Promise<R
   return { states, now: rows[0]?.['now'] }
 }
 
-/** Undefined: a person has put it there, or made something else of it. */
+/** The state of a replica's document; undefined if a user has inserted or changed it. */
 function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaState | undefined {
   const { _id: name, seenAt, lifecycles } = document
   const everyMs = isNumber(document['everyMs']) ? document['everyMs'] : 0
@@ -175,7 +180,7 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
   const usable = Object.entries(fields).filter(([field, is]) => is(document[field]))
   return {
     name,
-    // One that is ahead has been dead since before a step back of the clock.
+    // A time that is ahead means that it died before the clock stepped back.
     live: Math.abs(now.getTime() - seenAt.getTime()) < Math.max(deadAfterMs, MISSED_BEATS * everyMs),
     seenAt,
     lifecycles: lifecycles.filter((one): one is LifecycleOfReplica => isText(one?.name)),
@@ -187,7 +192,10 @@ const isDate = (value: unknown): value is Date => value instanceof Date && isVal
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isNumber = (value: unknown): value is number => typeof value === 'number'
 
-/** By the held range of the claim index, one query a lifecycle; the names of all that were asked about are in it. */
+/**
+ * Reads the leased documents of replicas by the held range of the claim index. It takes one query per lifecycle, with the names of all the
+ * replicas.
+ */
 async function leasedBy(
   { db, models }: System,
   replicas: readonly ReplicaState[],

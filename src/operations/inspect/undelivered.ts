@@ -2,13 +2,13 @@ import { type EntryName, isLastEntry, isRemovedPhase, outboxIn, PARKED_AT, remov
 import type { LifecycleModel } from '../../phases/index.js'
 import { fromNow } from '../../time/index.js'
 
-/** A document whose callbacks haven't been told of all that became of it. */
+/** A document with undelivered callbacks. */
 export interface Untold {
   readonly lifecycle: string
   readonly _id: unknown
   /**
-   * The callback that is told next, and of which event; `delete`: none is left, and the document is deleted; `damaged`: a person has put
-   * something else there, and has to mend it.
+   * The callback that is called next. `delete`: all are delivered, and the document is deleted. `damaged`: a user has stored something else
+   * there, and has to repair it.
    */
   readonly callback: EntryName | 'damaged'
   readonly seq: number
@@ -16,19 +16,19 @@ export interface Untold {
   readonly to: string
   /** When it happened. */
   readonly at: Date
-  /** How many are to be told, this one among them. */
+  /** The number of undelivered calls, including this one. */
   readonly open: number
-  /** How often it was tried; with one that runs now. */
+  /** The number of tries, including one that runs now. */
   readonly tries: number
-  /** Why the last try failed; null: none has. */
+  /** The error of the last try; null if none has failed. */
   readonly error: string | null
-  /** When it is tried next, or given up by who tries it now; null: when a person says so. */
+  /** When it is tried next, or is given up by the replica that tries it now; null if it waits until a person retries it. */
   readonly dueAt: Date | null
-  /** The phase of the document, where it is removed and this is the last to be told: it is deleted then. */
+  /** The phase of the document, if it is removed and this is its last call: it is deleted afterwards. */
   readonly removed: string | undefined
 }
 
-/** What a document's callbacks haven't been told yet; undefined: nothing. */
+/** The undelivered callbacks of a document; undefined if all are delivered. */
 export function untoldOf(document: Readonly<Record<string, unknown>>, model: LifecycleModel): Untold | undefined {
   const { name, settings } = model
   const { phase } = document

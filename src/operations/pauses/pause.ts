@@ -29,48 +29,48 @@ import { idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
 
-/** What is to be paused or resumed: everything, a lifecycle, one of its phases, or one of its documents. */
+/** The scope of a pause: everything, a lifecycle, one of its phases, or one of its documents. */
 export interface PauseScope {
-  /** Default: all lifecycles that replicas have registered. */
+  /** The lifecycle. Default: all that replicas have registered. */
   readonly lifecycle?: string | undefined
   readonly phase?: string | undefined
-  /** Of a document, as people write it. */
+  /** The id of a document, as people write it. */
   readonly id?: string | undefined
-  /** A limit across replicas, instead of all of these. */
+  /** The name of a limit across replicas, instead of all of these. */
   readonly limit?: string | undefined
-  /** Of a lifecycle with limits for each value of a field (`limitBy`): one of these values. */
+  /** One value of a field, in a lifecycle with limits for each value (`limitBy`). */
   readonly key?: string | undefined
 }
 
 export interface PauseRequest extends PauseScope {
-  /** Who pauses it. */
+  /** The author of the pause. */
   readonly by: string
-  /** Why, for others to read: at most 500 characters. Default: none is given. */
+  /** The reason, for others to read: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
-  /** When it ends by itself. Default: when it is resumed. */
+  /** When it ends. Default: when it is resumed. */
   readonly until?: Date | undefined
   /** The same as a duration from now on: `2h`. */
   readonly for?: string | undefined
 }
 
-/** What is to go on, and whose pause of it ends. */
+/** The scope to resume, and the author of the pause that ends. */
 export interface ResumeRequest extends PauseScope {
-  /** Who wants it: their own pause is meant. Where there is one only, that one is. */
+  /** The person who resumes it: their own pause ends. If there is only one pause, that one ends. */
   readonly by?: string | undefined
-  /** Whose is meant instead. */
+  /** The author of the pause to end instead. */
   readonly of?: string | undefined
 }
 
-/** A pause, and of which lifecycle or limit. */
+/** A pause, with its lifecycle or limit. */
 export type ListedPause =
   | (Pause & { readonly lifecycle: string })
   | (PausedLimit & { readonly what: 'limit'; readonly limit: string })
 
-/** What is paused, in words. */
+/** The scope of a pause, in words. */
 export const pausedText = (pause: ListedPause): string =>
   pause.what === 'limit' ? `limit ${pause.limit}` : pauseTarget(pause.lifecycle, pause)
 
-/** What was named, as far as it was. */
+/** The named scope, as far as it was given. */
 function scopeText({ lifecycle, phase, id, limit, key }: PauseScope): string {
   if (key !== undefined) return `${lifecycle} --key ${key}`
   if (limit !== undefined) return `limit ${limit}`
@@ -80,16 +80,17 @@ function scopeText({ lifecycle, phase, id, limit, key }: PauseScope): string {
 
 const LONGEST_REASON = 500
 const UNAUTHORIZED = 13
-/** Each look names the documents. */
+/** The longest id of a paused document, because each look names these documents. */
 const LONGEST_ID_BYTES = 1_000
 
 /**
- * Pauses work: no step of it begins until it is resumed, on no replica; running steps end, and are recorded. In force on each replica with its
- * next look. An earlier pause of the same by the same person is replaced; those of others stay.
+ * Pauses work: no step of it begins on any replica until it is resumed; running steps end, and are recorded. In force on each replica with
+ * its
+ * next look. An earlier pause of the same scope by the same person is replaced; those of others stay.
  * @returns one for each lifecycle
  * @example await pauseWork(system, { lifecycle: 'order', phase: 'Packing', by: 'ana', reason: 'the printer is broken', for: '2h' })
- * @throws UsageError, nothing is paused then; NotFound for a document that isn't there, or a lifecycle that no replica has run yet; Refused where
- *   too much of it is paused
+ * @throws UsageError, nothing is paused then; NotFound for a document that doesn't exist, or a lifecycle that no replica has run yet;
+ *   Refused if it has too many pauses
  */
 export function pauseWork(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
   const about = { action: 'pause', target: scopeText(request) }
@@ -98,7 +99,7 @@ export function pauseWork(system: System, request: PauseRequest): Promise<readon
   )
 }
 
-/** What became of the pauses of one thing: one was added, or ended. */
+/** The change of the pauses of one scope: one was added, or ended. */
 interface Changed {
   readonly pause: ListedPause
   readonly before: readonly ListedPause[]
@@ -139,7 +140,8 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
   const end = pauseEnd(request, now)
-  // All is what replicas have registered; one that is only in a file has no entry to be paused in. People who begin an operation mean it, now.
+  // All means the lifecycles that replicas have registered; one that is only in a file has no entry to be paused in. Operations are left
+  // out: the people who begin them want them to run now.
   const all = system.models.map(({ name }) => name).filter((name) => name !== OPERATION_LIFECYCLE)
   const names = lifecycle === undefined ? all : [lifecycle]
   const paused: Changed[] = []
@@ -155,10 +157,10 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
 }
 
 /**
- * Ends a pause, and none of another person's unless it is named. What it was; with everything, one for each lifecycle that was paused so. Documents that
- * are due go on at once.
+ * Ends a pause, and no other person's pause unless it is named. Returns the ended pause; with everything, one for each lifecycle that was
+ * paused that way. Due documents continue immediately.
  * @example await resumeWork(system, { lifecycle: 'order', phase: 'Packing' }) // [{ lifecycle: 'order', what: 'phase', phase: 'Packing', by: 'ana', ... }]
- * @throws UsageError; Refused where it isn't paused, with what of it is, or where only others have paused it, with their names
+ * @throws UsageError; Refused if it isn't paused, with the pauses in force, or if only others have paused it, with their names
  */
 export async function resumeWork(system: System, request: ResumeRequest): Promise<readonly ListedPause[]> {
   const about = { action: 'resume', target: scopeText(request) }
@@ -188,7 +190,7 @@ async function resuming(system: System, request: ResumeRequest): Promise<readonl
 }
 
 /**
- * What is paused, in the order of the lifecycles, then limits.
+ * The pauses, in the order of the lifecycles, then limits.
  * @param lifecycle only this one's, no limits
  * @example await listPauses(system) // { pauses: [{ lifecycle: 'order', what: 'lifecycle', by: 'ana', reason: null, since, until: null }], now }
  * @throws UsageError for an unknown lifecycle
@@ -215,14 +217,14 @@ export async function listPauses(
   return { pauses: [...pauses, ...ofLimits], now: now ?? found.now ?? new Date(0) }
 }
 
-/** What of the system's lifecycles is paused, by lifecycle. */
+/** The pauses of the system's lifecycles, by lifecycle. */
 export const pausesOf = ({ db, models }: System) =>
   readPauses(
     db,
     models.map(({ name }) => name),
   )
 
-/** @throws UsageError where the lifecycle has no such limits */
+/** @throws UsageError if the lifecycle has no such limits */
 function limitOfKey(system: System, { lifecycle, key, phase, id, limit }: PauseScope): string {
   if (lifecycle === undefined || [phase, id, limit].some((one) => one !== undefined))
     throw new UsageError('expected a lifecycle and --key, and nothing else of it')
@@ -232,7 +234,7 @@ function limitOfKey(system: System, { lifecycle, key, phase, id, limit }: PauseS
   return keyLimitName(name, settings.limitBy, key!)
 }
 
-/** What each value has in the lifecycle of {@link limitOfKey}. */
+/** The limit of each value in the lifecycle of {@link limitOfKey}. */
 const eachOf = (system: System, { lifecycle }: PauseScope): KeyLimit =>
   eachKeyOf(modelOf(system, lifecycle!).settings) ?? {}
 
@@ -313,7 +315,7 @@ function requirePhase({ name, phases }: LifecycleModel, phase: string): void {
   })
 }
 
-/** The target of a pause to end. A document may be gone, and a phase renamed, since it was paused: what counts is what is stored. */
+/** The target of a pause to end. Since it was paused a document may have been deleted, or a phase renamed: the stored pause counts. */
 function resumedOf(
   system: System,
   scope: PauseScope,
@@ -331,7 +333,7 @@ function resumedOf(
   return ids.length > 0 ? { what: 'document', _id: ids[0] } : undefined
 }
 
-/** @param now undefined where no lifecycle is registered: there is nothing to pause */
+/** @param now undefined if no lifecycle is registered: there is nothing to pause */
 function pauseEnd({ until, for: duration }: PauseRequest, now: Date | undefined): PauseEnd {
   if (until !== undefined && duration !== undefined)
     throw new UsageError('expected a time (until) or a duration (for), got both')
@@ -381,7 +383,7 @@ function notPaused({ lifecycle, phase, id }: PauseScope, byLifecycle: ReadonlyMa
   )
 }
 
-/** So that replicas look at once; each finds it with its tick, too. */
+/** Notifies replicas, so that they look immediately; each also finds the change with its next tick. */
 async function ringFor({ db, doorbell }: System, changed: readonly Changed[]): Promise<void> {
   if (doorbell === 'off') return
   const ringer = ringerOf(db)

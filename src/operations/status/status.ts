@@ -11,56 +11,56 @@ import { type ListedPause, listPauses, pausedText } from '../pauses/pause.js'
 import type { System } from '../system/system.js'
 
 const UNAUTHORIZED = 13
-/** A duty that nobody has begun for so many of its intervals. */
+/** The number of its intervals after which a duty that no replica has begun is late. */
 const LATE_AFTER = 3
 
-/** What the documents of one lifecycle do. Counts are at most 10,000 for each phase. */
+/** The documents of one lifecycle, counted by condition. Counts are at most 10,000 for each phase. */
 export interface LifecycleStatus {
   readonly lifecycle: string
-  /** Live replicas that run it. */
+  /** The number of live replicas that run it. */
   readonly replicas: number
   readonly documents: number
   readonly due: number
-  /** How long the oldest due one has been due, in seconds. */
+  /** The time since the oldest due one became due, in seconds. */
   readonly oldestDueSeconds: number
-  /** Due ones that don't say since when, and count in no age; at most 1,000 for each phase. */
+  /** The number of due ones that don't record when they became due, and count in no age; at most 1,000 for each phase. */
   readonly undated: number
   readonly held: number
   readonly sleeping: number
-  /** Those of the sleeping ones that wait for an answer. */
+  /** The number of sleeping ones that wait for an answer. */
   readonly asking: number
   readonly parked: number
-  /** As the last sweep has found it: undefined where none has. */
+  /** The findings of the last sweep; undefined before the first one. */
   readonly swept: SweptLifecycle | undefined
-  /** When that was. */
+  /** When that sweep was. */
   readonly sweptAt: Date | undefined
 }
 
-/** How many operations on many documents haven't ended, by what they do. */
+/** The numbers of operations on many documents that haven't ended, by condition. */
 export interface OperationsOpen {
   readonly running: number
-  /** Nobody works on them now. */
+  /** No process works on them now. */
   readonly waiting: number
-  /** They could not go on, and wait for a person. */
+  /** They could not continue, and wait for a person. */
   readonly parked: number
 }
 
 /** A whole system at a glance. Times are the server's. */
 export interface SystemStatus {
   readonly now: Date
-  /** Live replicas by version; '?': it doesn't say. */
+  /** The number of live replicas by version; '?' for an unknown version. */
   readonly versions: Readonly<Record<string, number>>
   readonly lifecycles: readonly LifecycleStatus[]
   readonly pauses: readonly ListedPause[]
   readonly duties: readonly Duty[]
   /** Operations on many documents that haven't ended; at most 100. */
   readonly operations: OperationsOpen
-  /** What a person should look at, in sentences; empty: nothing. */
+  /** The problems that a person should look at, in sentences; empty if there are none. */
   readonly problems: readonly string[]
 }
 
 /**
- * How a system is: who works, what there is to do, what waits for what, what nobody does.
+ * The status of a system: its replicas, the work to be done, the documents that wait and their reasons, and the work that no replica does.
  * @example (await systemStatus(system)).problems // ['order: 12 documents have been due in Packing for over a minute: they wait for a slot ...']
  */
 export async function systemStatus(system: System): Promise<SystemStatus> {
@@ -75,7 +75,7 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
   const live = replicas.filter((one) => one.live)
   const sweeps = sweptBy(duties)
   const runs = (one: ReplicaState, lifecycle: string) => one.lifecycles.some(({ name }) => name === lifecycle)
-  // Whoever runs a command on many documents works on it, so that mostly nobody does.
+  // An operation is worked on by the process that runs its command, so that mostly no replica runs this lifecycle.
   const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
   const lifecycles = models.map(({ name: lifecycle }): LifecycleStatus => {
     const own = counts.filter((one) => one.lifecycle === lifecycle)
@@ -111,7 +111,7 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
       (pause) => `${pausedText(pause)} is paused by ${pause.by}${pause.reason === null ? '' : `: ${pause.reason}`}`,
     ),
     ...problemsOfOperations(operations),
-    // Where nobody is there to do it, that is what has been told.
+    // If no replica is there to do a duty, that is reported already.
     ...duties
       .filter(({ name }) =>
         name.startsWith(SWEEP) ? live.some((one) => runs(one, name.slice(SWEEP.length))) : live.length > 0,
@@ -123,7 +123,7 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
 
 const MOST_OPERATIONS = 100
 
-/** How many operations haven't ended, of the newest hundred. */
+/** The numbers of operations that haven't ended, among the newest hundred. */
 export async function operationsOpen(system: Pick<System, 'db'>): Promise<OperationsOpen> {
   const open = { running: 0, waiting: 0, parked: 0 }
   const { operations } = await listOperations({ db: system.db, models: [] }, { limit: MOST_OPERATIONS, open: true })
@@ -167,14 +167,14 @@ function problemOf({ name, everyMs, begunAt, error, tookMs }: Duty, now: Date): 
   return tookMs === null && ageMs > everyMs ? [`the duty '${name}' has not ended since ${formatMs(ageMs)}`] : []
 }
 
-/** A role of an earlier version can't read them. */
+/** The duties; a role of an earlier version can't read them. */
 const dutiesOf = ({ db }: System): Promise<readonly Duty[]> =>
   readDuties(db).then(
     ({ duties }) => duties,
     (error: unknown) => (isServerError(error, UNAUTHORIZED) ? [] : Promise.reject(error)),
   )
 
-/** What the last sweep of each lifecycle has found, of those that a person hasn't changed. */
+/** The findings of the last sweep of each lifecycle, without those that were changed by hand. */
 function sweptBy(
   duties: readonly Duty[],
 ): Map<string, { readonly found: SweptLifecycle; readonly at: Date | undefined }> {
@@ -188,21 +188,21 @@ function sweptBy(
   return swept
 }
 
-/** Lifecycles that no replica has looked after when one looked last. */
+/** Lifecycles that no replica was looking after at the last check by a replica. */
 function unhandledBy(duties: readonly Duty[]): string[] {
   const { unhandled } = duties.find(({ name }) => name === UNHANDLED)?.found ?? {}
   return Array.isArray(unhandled) ? unhandled.map(String).filter((name) => name !== OPERATION_LIFECYCLE) : []
 }
 
-/** What the last sweeps have found, and all duties. */
+/** The findings of the last sweeps, and all duties. */
 export interface LastSweep {
   readonly lifecycles: readonly SweptLifecycle[]
   readonly duties: readonly Duty[]
-  /** The server's time; undefined: there are no duties. */
+  /** The server's time; undefined if there are no duties. */
   readonly now?: Date | undefined
 }
 
-/** Reads what the last sweeps of a database have found. */
+/** Reads the findings of the last sweeps of a database. */
 export async function lastSweep(db: System['db']): Promise<LastSweep> {
   const { duties, now } = await readDuties(db)
   return { lifecycles: [...sweptBy(duties).values()].map(({ found }) => found), duties, now }

@@ -3,8 +3,8 @@ import { idsMeantBy } from './document-id.js'
 import { modelOf, type System } from './system.js'
 
 /**
- * Does something of which the audit keeps an entry, where the system says who does it.
- * @param ended what its result means for the entry. Default: it is done
+ * Runs an action, and records it in the audit if the system names an author.
+ * @param ended the meaning of its result for the entry. Default: it is done
  */
 export const recorded = <T>(
   { db, audit }: System,
@@ -14,19 +14,19 @@ export const recorded = <T>(
 ): Promise<T> => (audit ? audited(db, audit, about, { act, ended }) : act())
 
 export interface AuditRequest {
-  /** Of a document, as people write it. */
+  /** The id of a document, as people write it. */
   readonly id?: string | undefined
   readonly lifecycle?: string | undefined
   readonly by?: string | undefined
   readonly action?: string | undefined
   readonly since?: Date | undefined
   readonly until?: Date | undefined
-  /** At most this many, the newest. Default 50. */
+  /** The maximum number of entries, the newest ones. Default 50. */
   readonly limit?: number | undefined
 }
 
 /**
- * What people have done, the newest first.
+ * The actions of people, the newest first.
  * @example await listAudit(system, { id: 'shop' }) // { entries: [{ at, by: 'ana', action: 'wake', document: 'shop', outcome: 'done', ... }], more: false }
  * @throws UsageError for an unknown lifecycle, or an id that can't be one
  */

@@ -9,9 +9,9 @@ export { idText } from '../../lock/index.js'
 const { EJSON, Long, ObjectId, UUID } = BSON
 
 /**
- * The `_id`s that a string may mean, the likelier ones first: `66f0...` an ObjectId or a string, `42` a number or a string, `null` itself
- * or a string, `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) exactly what they say.
- * @throws UsageError for what begins like Extended JSON and isn't
+ * The `_id`s that a string may mean, the likelier ones first. `66f0...` is an ObjectId or a string, `42` a number or a string, and `null`
+ * itself or a string. `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) mean exactly what they say.
+ * @throws UsageError for text that begins like Extended JSON but isn't
  */
 export function idsMeantBy(given: string): unknown[] {
   const text = given.trim()
@@ -61,7 +61,7 @@ function extendedJson(text: string): unknown {
 
 function parsed(text: string): unknown {
   try {
-    return fromExtendedJson(text, { useBigInt64: true }) // else a Long loses its last digits
+    return fromExtendedJson(text, { useBigInt64: true }) // otherwise a Long loses its last digits
   } catch (error) {
     throw invalid(
       `expected an _id as plain text, ObjectId or Extended JSON such as '{"$oid": "..."}', got ${text} (${(error as Error).message})`,

@@ -1,4 +1,4 @@
-/** What prevented an operation, for programs: which kind of thing, and what it is about. */
+/** The obstacle that prevented an operation, for programs: its kind, and its subject. */
 export type Obstacle =
   | { readonly reason: 'unknownLifecycle'; readonly lifecycle: string; readonly known: readonly string[] }
   | { readonly reason: 'noLifecycles'; readonly database: string; readonly others: readonly string[] }
@@ -33,21 +33,21 @@ export type Obstacle =
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
   | { readonly reason: 'lockChangedHands'; readonly name: string }
 
-/** Why an operation did nothing. The class says what kind of answer it is; the message has the problem and what to do. */
+/** An operation was refused and did nothing. The class is the kind of refusal; the message has the problem and the advice. */
 export abstract class OperationError extends Error {
   constructor(
-    /** The problem alone, without what to do. */
+    /** The problem alone, without the advice. */
     readonly problem: string,
-    /** What prevented it, for programs; undefined: there is only the message. */
+    /** The obstacle that prevented it, for programs; undefined if there is only the message. */
     readonly obstacle?: Obstacle | undefined,
-    /** What to do, in the words of the command line, as in all messages of Phaselock. */
+    /** The advice, in the words of the command line, as in all messages of Phaselock. */
     readonly advice?: string | undefined,
   ) {
     super(advice === undefined ? problem : `${problem}${problem.endsWith('?') ? '' : ';'} ${advice}`)
   }
 }
 
-/** What was asked for can't be understood: unknown names, values out of range, text that isn't JSON. */
+/** The request can't be understood: unknown names, values out of range, text that isn't JSON. */
 export class UsageError extends OperationError {
   override readonly name = 'UsageError'
 }

@@ -1,9 +1,10 @@
 import { BSON, type Document } from 'mongodb'
 
 /**
- * A value from its Extended JSON, as it is written there: by itself that drops what stands beside `$regex` (in `{ "$regex": "^a", "$ne": "ab" }`
- * the `$ne`), and rounds whole numbers beyond 2^53, so that another document would be meant.
- * @throws SyntaxError; RangeError for a number that nothing can keep
+ * Parses a value from Extended JSON exactly as written. EJSON.parse alone drops the operators beside `$regex` (in `{ "$regex": "^a", "$ne":
+ * "ab" }`
+ * the `$ne`), and rounds whole numbers beyond 2^53, so that the text would mean another document.
+ * @throws SyntaxError; RangeError for a number that no type can hold
  */
 export const fromExtendedJson = (text: string, options?: BSON.EJSONOptions): unknown =>
   BSON.EJSON.parse(JSON.stringify(JSON.parse(text, asWritten as (name: string, value: unknown) => unknown)), options)

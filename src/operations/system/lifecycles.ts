@@ -5,13 +5,13 @@ import { NotFound } from './errors.js'
 
 /** The system's own databases. */
 const INTERNAL = ['admin', 'config', 'local']
-/** Looking for the right database must not take long on a server with thousands. */
+/** The maximum number of databases to search: finding the right one must not take long on a server with thousands. */
 const MOST_DATABASES = 500
 
 /**
- * The lifecycles that replicas have registered in a database, in the order in which they did so first.
- * @param where how people call the server: its connection string without a password
- * @param needed whether it is an error that there are none
+ * The lifecycles that replicas have registered in a database, in the order of their first registration.
+ * @param where the server's name for people: its connection string without a password
+ * @param needed if true, it is an error if there are none
  * @throws NotFound then
  */
 export async function registeredLifecycles(
@@ -33,7 +33,7 @@ export async function registeredLifecycles(
   )
 }
 
-/** A few by name, the rest by number. */
+/** The first names, and the number of the rest. */
 function named(names: readonly string[], most = 50): string {
   const more = names.length - most
   return `${names
@@ -42,7 +42,7 @@ function named(names: readonly string[], most = 50): string {
     .join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
 
-/** Databases of the same server in which replicas have registered lifecycles, as far as this user may see them. */
+/** Databases of the same server where replicas have registered lifecycles, as far as this user may see them. */
 async function otherDatabases(db: Db): Promise<string[]> {
   try {
     const { databases } = await db.admin().listDatabases({ nameOnly: true, authorizedDatabases: true })
@@ -51,7 +51,7 @@ async function otherDatabases(db: Db): Promise<string[]> {
       .filter((name) => !INTERNAL.includes(name) && name !== db.databaseName)
     const has = names.slice(0, MOST_DATABASES).map(async (name) => {
       const found = db.client.db(name).listCollections({ name: LIFECYCLES_COLLECTION }, { nameOnly: true })
-      // One that is being dropped, or that this user may not read, hides none of the others.
+      // A database that is being dropped, or that this user may not read, hides none of the others.
       return (await found.hasNext().catch(() => false)) ? [name] : []
     })
     return (await Promise.all(has)).flat()

@@ -4,16 +4,16 @@ import { type DoorbellMode, didYouMean } from '../../options/index.js'
 import { type AuditOptions, type LifecycleModel, workingPhases } from '../../phases/index.js'
 import { UsageError } from './errors.js'
 
-/** What operations work on: a database, and the lifecycles whose documents are in it. */
+/** The system that operations work on: a database, and the lifecycles whose documents are in it. */
 export interface System {
   readonly db: Db
-  /** In the order in which an `_id` is looked for. */
+  /** The lifecycles, in the order that an `_id` is looked for. */
   readonly models: readonly LifecycleModel[]
-  /** `off`: replicas find what was written with their next tick. Default: they are notified before an operation ends. */
+  /** `off`: replicas find changes with their next tick. Default: they are notified before an operation ends. */
   readonly doorbell?: DoorbellMode | undefined
-  /** Those of schedules. Default: `schedules` and `runs`. */
+  /** The collections of schedules. Default: `schedules` and `runs`. */
   readonly collections?: { readonly schedules: string; readonly runs: string } | undefined
-  /** Who does what is done, and why: the audit keeps an entry of each action. Default: none. */
+  /** The author of the actions and the reason: the audit keeps an entry of each action. Default: none. */
   readonly audit?: AuditOptions | undefined
 }
 
@@ -32,7 +32,7 @@ export function modelOf({ models }: System, name: string): LifecycleModel {
 /** The name of the lifecycle of schedules' runs. */
 export const runsOf = (collections: System['collections']): string => `${collections?.schedules ?? 'schedules'}.runs`
 
-/** What documents are judged by: the lockTimeout in force, else the lifecycle's own where no replica has registered it yet. */
+/** The terms that documents are judged by: the lockTimeout in force, or the lifecycle's own if no replica has registered it yet. */
 export async function termsInForce(
   db: Db,
   models: readonly LifecycleModel[],
@@ -41,7 +41,7 @@ export async function termsInForce(
   return (model) => judged(model).terms
 }
 
-/** What documents of a lifecycle are judged by, and what people have asked for. */
+/** The terms that documents of a lifecycle are judged by, and the requests of people. */
 export interface InForce {
   readonly terms: Terms
   readonly pauses: readonly Pause[]

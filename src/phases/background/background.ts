@@ -6,23 +6,23 @@ import type { Logger } from '../reporting/logger.js'
 import type { ReplicaObserver } from '../reporting/observer.js'
 
 /**
- * Something happened that documents may want to know of. With it only one of several replicas that hear of it wakes a document: one that
- * was woken for news of this source with this version or a later one isn't woken again.
+ * Something happened that documents may want to know of. With it only one of several replicas that hear of it wakes a document: one that was woken
+ * for news of this source with this version or a later one isn't woken again.
  */
 export interface News {
-  /** Where it comes from: versions of one source can be compared. */
+  /** The source: versions of one source can be compared. */
   readonly source: string
-  /** Grows with each news of its source: a whole number. */
+  /** A whole number that grows with each news of its source. */
   readonly version: number
 }
 
-/** What background work of a lifecycle gets. */
+/** The context that background work of a lifecycle gets. */
 export interface AlongsideContext {
   /** The lifecycle that it works for. */
   readonly model: LifecycleModel
   /** The replica's database. */
   readonly db: Db
-  /** The replica's identity, with which each token of its leases begins. */
+  /** The replica's identity: each token of its leases begins with it. */
   readonly replica: string
   /** Writes to the replica's log. */
   readonly logger: Logger
@@ -33,24 +33,24 @@ export interface AlongsideContext {
   /** Aborts when the replica stops: the work then ends as soon as it can. */
   readonly signal: AbortSignal
   /**
-   * Ends the sleep of documents in working phases, whichever replica then runs their steps; one that is held is woken when it has been let
-   * go, unless another step of it has begun since. Returns at once and never throws: a hint, whose loss costs a back-off pause.
+   * Ends the sleep of documents in working phases, whichever replica then runs their steps. One that is held is woken when it has been let go, unless
+   * another step of it has begun since. Returns immediately and never throws: a hint, whose loss costs a back-off pause.
    */
   wake(ids: readonly unknown[], news?: News): void
-  /** Something of this lifecycle may have come due in another way: this replica looks now, and the others are notified. */
+  /** Says that documents of this lifecycle may have come due in another way: this replica looks now, and the others are notified. */
   look(): void
 }
 
 /**
- * Background work of a lifecycle on each replica that works, from its start until its `signal` aborts (docs/kubernetes-watches.md). It has
- * to recover by itself: once it throws or returns earlier it isn't started again.
+ * Background work of a lifecycle on each replica that works, from its start until its `signal` aborts (docs/kubernetes-watches.md). It has to recover
+ * by itself: once it throws or returns earlier it isn't started again.
  */
 export type Alongside = (context: AlongsideContext) => Promise<void>
 
-/** Background work with what it is given. */
+/** Background work with its context. */
 type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal'>]
 
-/** The background work of a replica's lifecycles. None of it delays or fails the start; what doesn't end is left behind at the stop. */
+/** The background work of a replica's lifecycles. None of it delays or fails the start; work that doesn't end is left behind at the stop. */
 export class AlongsideWorks {
   private readonly stopped = new AbortController()
   private running: Promise<unknown> | undefined
@@ -80,7 +80,7 @@ export class AlongsideWorks {
 
   private async run([work, context]: Work): Promise<void> {
     const { signal } = this.stopped
-    // Not in the start's own turn: what it does before its first pause delays nothing.
+    // Not in the start's own turn: the part before its first pause delays nothing.
     await new Promise((resolve) => setImmediate(resolve))
     if (signal.aborted) return
     try {

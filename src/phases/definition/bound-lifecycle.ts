@@ -10,14 +10,14 @@ import type { EntryOf, OwnerClientOptions } from '../owner/owner-types.js'
 import type { Callbacks } from '../step/callbacks.js'
 import type { Handler } from '../step/step.js'
 
-/** A handler as the engine calls it; what it returned is checked at run time. */
+/** A handler as the engine calls it; its result is checked at run time. */
 export type AnyHandler = Handler<string, Record<string, unknown>>
 
 type Owner<Doc, G> = OwnerClient<Doc, EntryOf<G>, keyof G & string>
 
 /**
- * A lifecycle with its handlers: what a replica runs, and what an owner of its documents calls. The owner's methods are those
- * of `OwnerClient`, each one conditional update; with `{ session }` they take part in the caller's transaction.
+ * A lifecycle with its handlers: a replica runs it, and an owner of its documents calls it. The owner's methods are those of `OwnerClient`, each one
+ * conditional update; with `{ session }` they take part in the caller's transaction.
  * @throws InvalidLifecycle when a working phase has no handler, or a handler is for a phase that has none
  */
 export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
@@ -30,7 +30,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     readonly model: LifecycleModel,
     /** The handler of each working phase, by its name. */
     readonly handlers: Readonly<Record<string, AnyHandler>>,
-    /** What each of its `callbacks` does, by its name. */
+    /** The functions of its `callbacks`, each by its name. */
     readonly callbacks: Callbacks = {},
     /** Background work on each replica that works. */
     readonly alongside: Alongside[] = [],
@@ -40,15 +40,15 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     if (problems.length > 0) throw new InvalidLifecycle(model.name, problems)
   }
 
-  /** Gives the owner's methods below a database; a Replica does it for its lifecycles. */
+  /** Attaches the owner's methods below to a database; a Replica does it for its lifecycles. */
   attach(db: Db, options?: OwnerClientOptions): this {
     this.client = new OwnerClient(db, this.model, options)
     return this
   }
 
   /**
-   * The same lifecycle for one of several apps in this process, each with a database of its own: what it is attached to is its own. This one
-   * is attached with it, so it is that of the app that was attached last. @internal
+   * Returns the same lifecycle for one of several apps in this process, each attached to a database of its own. This one is attached with it, so it
+   * is that of the app that was attached last. @internal
    */
   forApp(): BoundLifecycle<Doc, G> {
     const own = new BoundLifecycle<Doc, G>(this.model, this.handlers, this.callbacks, this.alongside)
@@ -66,7 +66,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   }
 
   /**
-   * All that an owner may do with documents of this lifecycle, as an object of its own.
+   * Returns all that an owner may do with documents of this lifecycle, as an object of its own.
    * @throws NotAttached before a database was given, as the methods below do
    */
   owner(): Owner<Doc, G> {
@@ -75,31 +75,33 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   }
 
   /**
-   * Inserts a document in an entry phase; returns its `_id`. With `{ onDuplicate }` it says what it came to instead (docs/inserting.md).
+   * Inserts a document in an entry phase; returns its `_id`. With `{ onDuplicate }` it returns the result instead (docs/inserting.md).
    * @throws InvalidDocument, DocumentExists: then nothing is inserted; InvalidOptions
    */
   readonly insert: Owner<Doc, G>['insert'] = (...given: [never, never]) => this.owner().insert(...given) as never
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   readonly insertMany: Owner<Doc, G>['insertMany'] = (docs, options) => this.owner().insertMany(docs, options)
-  /** The document as it is now; null: there is none. */
+  /** Reads the document as it is now; null: it doesn't exist. */
   readonly find: Owner<Doc, G>['find'] = (id, options) => this.owner().find(id, options)
-  /** Sets what the owner wants; a state rule moves the document when nobody holds it. @throws UnknownState unless with `{ force: true }` */
+  /**
+   * Sets the state that the owner wants; a state rule moves the document when no replica holds it. @throws UnknownState unless with `{ force: true }`
+   */
   readonly setState: Owner<Doc, G>['setState'] = (id, state, options) => this.owner().setState(id, state, options)
-  /** Ends a sleep: due at once. */
+  /** Ends a sleep: the document is due immediately. */
   readonly wake: Owner<Doc, G>['wake'] = (id, options) => this.owner().wake(id, options)
   /** Gives a parked document another go. */
   readonly unpark: Owner<Doc, G>['unpark'] = (id, options) => this.owner().unpark(id, options)
   /** Pauses the lifecycle, a phase or a document: running steps end, no other begins, on no replica. @throws InvalidOptions */
   readonly pause: Owner<Doc, G>['pause'] = (options) => this.owner().pause(options)
-  /** Ends a pause; whether there was one. @throws InvalidOptions */
+  /** Ends a pause; returns true if there was one. @throws InvalidOptions */
   readonly resume: Owner<Doc, G>['resume'] = (scope) => this.owner().resume(scope)
-  /** Asks for the step of a document that runs now to stop; it is parked then, with by whom and why. @throws InvalidOptions */
+  /** Asks the running step of a document to stop; it is then parked, with the person and the reason. @throws InvalidOptions */
   readonly cancel: Owner<Doc, G>['cancel'] = (id, options) => this.owner().cancel(id, options)
-  /** Answers the question that a document asks; its handler runs at once. @throws InvalidOptions */
+  /** Answers the question that a document asks; its handler runs immediately. @throws InvalidOptions */
   readonly answer: Owner<Doc, G>['answer'] = (id, options) => this.owner().answer(id, options)
-  /** The open questions, oldest first. @throws InvalidOptions; MissingIndex where no replica has run the lifecycle yet */
+  /** Lists the open questions, oldest first. @throws InvalidOptions; MissingIndex where no replica has run the lifecycle yet */
   readonly questions: Owner<Doc, G>['questions'] = (options) => this.owner().questions(options)
-  /** Deletes a document outright, whoever holds it. */
+  /** Deletes a document outright, even a held one. */
   readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
 }
 

@@ -2,13 +2,13 @@ import type { CallbackName } from '../../lock/index.js'
 import type { Duration } from '../../time/index.js'
 import type { ReservedField } from '../outcome/outcome.js'
 
-/** How long a document may stay in a phase, counted from when it entered it, and where it goes then. */
+/** The longest time that a document may stay in a phase, counted from when it entered it, and its next phase after that. */
 export interface Deadline<Names extends string, State> {
-  /** Counted from when the phase was entered. */
+  /** The time after the phase was entered. */
   readonly after: Duration
   /** The phase that it goes to then. */
   readonly goTo: Names
-  /** Compensation: what the owner's state becomes, unless the owner has changed it meanwhile. */
+  /** Compensation: the owner's state from then on, unless the owner has changed it in the meantime. */
   readonly setState?: State
 }
 
@@ -30,11 +30,11 @@ export type PhaseSpec<Names extends string, State> =
 
 /** A phase in which a document's work has ended. */
 interface Ending {
-  /** Whether it ended badly, for the document's parent (docs/children.md). Default false. */
+  /** True if it ended badly, for the document's parent (docs/children.md). Default false. */
   readonly failed?: true
 }
 
-/** What a phase's documents need while they are worked on. */
+/** The limits that a phase's documents need while they are worked on. */
 interface Limited {
   readonly limits?: readonly LimitSpec[]
   readonly slots?: number
@@ -59,53 +59,53 @@ export interface RuleSpec<Names extends string, State extends string> {
   readonly when: State
   /** `'any'`: every phase that isn't final, but for `goTo` itself. */
   readonly from: readonly Names[] | 'any'
-  /** Where it goes as soon as nobody holds it. */
+  /** The phase that it goes to as soon as no replica holds it. */
   readonly goTo: Names
-  /** What becomes of its `state` then. Default: it stays. */
+  /** The owner's state from then on. Default: it stays. */
   readonly setState?: State
 }
 
-/** Settings of a lifecycle, each with its unit in its value (`'30s'`). */
+/** The settings of a lifecycle, each with its unit in its value (`'30s'`). */
 export interface LifecycleSettingsSpec<Named extends readonly string[] | undefined = undefined> {
-  /** How long a lease lasts without a renewal: what a crash costs. Default 30s, at least 1s. */
+  /** The time that a lease lasts without a renewal: the cost of a crash. Default 30s, at least 1s. */
   readonly lockTimeout?: Duration
-  /** How long one step may run. Default 5m. */
+  /** The time that one step may run. Default 5m. */
   readonly stepTimeout?: Duration
-  /** Errors in a row until the document is parked. Default 20. */
+  /** The number of errors in a row until the document is parked. Default 20. */
   readonly maxAttempts?: number
-  /** How long documents sleep between looks and after errors. */
+  /** The time that documents sleep between looks and after errors. */
   readonly backOff?: {
     /** A waiting document sleeps for this share of the time waited so far, 0.01 to 1. Default 0.1. */
     readonly share?: number
-    /** Once it has waited for longer than this, it sleeps for a whole lockTimeout each time. Default 2m. */
+    /** The waiting time after which it sleeps for a whole lockTimeout each time. Default 2m. */
     readonly patience?: Duration
     /** The pause after the first error in a row; doubled with each further one, +-20 %. Default 1s. */
     readonly firstError?: Duration
     /** The longest pause after an error. Default 5m. */
     readonly longestError?: Duration
     /**
-     * After so many steps in a row without a new phase, a wait or an error a warning is logged, and from then on there is a pause after each
-     * step: 100 ms, and up to 1 s. For documents that take more, as pages of a long list: more. Default 1000.
+     * The number of steps in a row without a new phase, a wait or an error after which a warning is logged. From then on there is a pause after each
+     * step: 100 ms, and up to 1 s. Set more for documents that take more steps, such as pages of a long list. Default 1000.
      */
     readonly afterSteps?: number
   }
-  /** Handlers that one replica runs at once. Default 32. */
+  /** The number of handlers that one replica runs at the same time. Default 32. */
   readonly concurrency?: number
-  /** What each document needs while a replica holds it, in every working phase (docs/limits.md). Default: nothing. */
+  /** The limits that each document needs while a replica holds it, in every working phase (docs/limits.md). Default: none. */
   readonly limits?: readonly LimitSpec[]
-  /** At most so many of its documents are worked on at once, by all replicas together. Default: any number. */
+  /** The number of its documents that all replicas together work on at the same time, at most. Default: any number. */
   readonly maxActive?: number
   /**
-   * What is called after the outcome is stored (docs/callbacks.md): each has an implementation in `handle`, or a method with `Callback`. Documents
-   * keep in `progress.outbox` what they haven't been told yet; needs an index of its own. Default: none.
+   * The functions that are called after the outcome is stored (docs/callbacks.md): each has an implementation in `handle`, or a method with
+   * `Callback`. Documents keep undelivered events in `progress.outbox`; this needs an index of its own. Default: none.
    */
   readonly callbacks?: readonly CallbackName[]
-  /** How long a callback may take until its signal aborts and it counts as failed, 100ms to 1h. Default 30s. */
+  /** The time that a callback may take until its signal aborts and it counts as failed, 100ms to 1h. Default 30s. */
   readonly callbackTimeout?: Duration
   /**
-   * What is kept of its documents beyond the newest 20 entries of their histories (docs/events.md): `full`: each end of a step; `sampled`: all of one
-   * document in a hundred, and errors, parks and deadlines of every one. `for`: how long, 1h to 3650d, default 7d; `most`: how many events,
-   * default 1,000,000. Default `off`.
+   * The events that are kept of its documents beyond the newest 20 entries of their histories (docs/events.md). `full`: each end of a step;
+   * `sampled`: all of one document in a hundred, and errors, parks and deadlines of every one. `for`: the time, 1h to 3650d, default 7d; `most`: the
+   * number of events, default 1,000,000. Default `off`.
    * @example 'full'
    * @example { keep: 'sampled', for: '30d' }
    */
@@ -114,37 +114,36 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
     | 'sampled'
     | 'full'
     | { readonly keep: 'off' | 'sampled' | 'full'; readonly for?: Duration; readonly most?: number }
-  /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
+  /** The number of claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**
-   * Whether its documents may be the children of others (docs/children.md): then their collection has an index on `progress.parent`, and the
-   * end of each of them is told to its parent. Default false.
+   * True if its documents may be the children of others (docs/children.md): then their collection has an index on `progress.parent`, and the end of
+   * each of them is reported to its parent. Default false.
    */
   readonly child?: boolean
   /**
-   * Whether legacy writers lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their leases are then
-   * distinguished from sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.
+   * True if legacy writers lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their leases are then distinguished from
+   * sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.
    */
   readonly legacyWriters?: boolean
   /**
-   * The owner's top-level fields that handlers read, besides `_id`, `state` and Phaselock's own: nothing else of a document is
-   * fetched, handlers find nothing else in it, and its type there has nothing else. For big documents of which they need
-   * little. Default: the whole document.
+   * The owner's top-level fields that handlers read, besides `_id`, `state` and Phaselock's own. Nothing else of a document is fetched, handlers find
+   * nothing else in it, and its type there has nothing else. For big documents whose handlers need little of them. Default: the whole document.
    */
   readonly reads?: Named
-  /** Renames the field that holds all of Phaselock's data beyond its seven names. Default `progress`. */
+  /** The new name of the field that holds all of Phaselock's data beyond its seven names. Default `progress`. */
   readonly fields?: { readonly progress?: string }
 }
 
 /** The top-level fields of a document; of a union, the fields of each. */
 export type FieldOf<Doc> = Doc extends unknown ? keyof Doc & string : never
 
-/** What `reads` may name. */
+/** The fields that `reads` may name. */
 export type Reads<Doc> = readonly FieldOf<Doc>[]
 
 /**
- * What handlers find in a document: all of it, or the fields that `reads` names and, where `Doc` declares them, those that are
- * fetched whatever it names (`RESERVED_FIELDS`).
+ * The document as handlers get it: all of it, or the fields that `reads` names. Where `Doc` declares them, it also has those that are always fetched
+ * (`RESERVED_FIELDS`).
  */
 export type ReadDocument<Doc, Named extends readonly string[] | undefined> = Named extends readonly (infer Field)[]
   ? PickOf<Doc, Field | ReservedField>

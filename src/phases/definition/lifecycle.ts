@@ -28,17 +28,17 @@ import { onCallback, onPhase } from './on-phase.js'
 
 /**
  * The state machine of one kind of document: its collection, phases, rules and settings.
- * @typeParam Read what handlers find in a document: less than `Doc` where `reads` says so
+ * @typeParam Read the part of a document that handlers get: less than `Doc` where `reads` says so
  */
 export interface Lifecycle<Doc, G, Read = Doc> {
-  /** Unique in its database: in `phaselock.lifecycles`, logs, metrics and commands. */
+  /** The name, unique in its database: in `phaselock.lifecycles`, logs, metrics and commands. */
   readonly name: string
   /** The phases as they were declared. */
   readonly phases: G
   /** Phases, rules and settings as they were checked, with defaults filled in. */
   readonly model: LifecycleModel
   /**
-   * Gives each working phase its handler, and each of the declared `callbacks` what it does.
+   * Gives each working phase its handler, and each of the declared `callbacks` its function.
    * @example order.handle({ Packing }, { onMoved: ({ id, to }) => tellShop(id, to) })
    * @throws InvalidLifecycle for a phase without a handler, a callback that is declared and missing, or the other way round
    */
@@ -52,7 +52,7 @@ export interface Lifecycle<Doc, G, Read = Doc> {
   Callback(name: CallbackName): CallbackDecorator<Callback<Read, keyof G & string>>
   /**
    * A document of this lifecycle for `step.children` of another one (docs/children.md); it needs `child: true`.
-   * @param key what its parent calls it: unique among the parent's children of this lifecycle, at most 200 characters
+   * @param key the name that its parent gives it: unique among the parent's children of this lifecycle, at most 200 characters
    * @example await step.children([parcel.child('left', { weight: 3 }), parcel.child('right', { weight: 5 })])
    */
   child(key: string, document: NewChild<Doc, EntryOf<G>>): Child
@@ -69,7 +69,7 @@ export interface Lifecycle<Doc, G, Read = Doc> {
 
 interface OnPhaseDecorator<H> {
   (proto: object, key: string | symbol, method: TypedPropertyDescriptor<H>): void
-  /** A property that holds a handler: one that `thread(...)` has made. It can't be private, as its type is checked. */
+  /** A property that holds a handler: one that `thread(...)` has made. It can't be private, because its type is checked. */
   <K extends string | symbol>(proto: { readonly [P in K]: H }, key: K): void
 }
 
@@ -89,49 +89,49 @@ type OwnerOf<Doc> = 'state' extends keyof Doc ? Owned : object
 /** A declared phase can't be a renamed one. */
 type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonly [P in Names]?: never }
 
-/** What `define` takes. */
+/** The argument of `define`. */
 export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = undefined>
   extends LifecycleSettingsSpec<Named> {
-  /** Unique in its database; any text. It stands in `phaselock.lifecycles`, logs, metrics and commands. */
+  /** The name, unique in its database; any text. It stands in `phaselock.lifecycles`, logs, metrics and commands. */
   readonly name: string
-  /** Where its documents are. Other lifecycles may share it, if no phase is in both. */
+  /** The collection of its documents. Other lifecycles may share it, if no phase is in both. */
   readonly collection: string
   /** Each phase by its name: `{ next: [...] }` works, `{ rest: true }` rests, `{ final: true }` ends. */
   readonly phases: G
-  /** What the owner's `state` does: moves documents from some phases to another. Default: none. */
+  /** The effects of the owner's `state`: each moves documents from some phases to another. Default: none. */
   readonly rules?: readonly RuleSpec<NoInfer<keyof G & string>, NoInfer<StateOf<Doc>>>[]
   /**
-   * The field that holds a document's rank: 'urgent', 'high', 'normal' (as where it is missing) or 'low'. Higher ranks are claimed first, but each
-   * rank gets a share of every claim (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
+   * The field that holds a document's rank: 'urgent', 'high', 'normal' (the rank of documents without the field) or 'low'. Higher ranks are claimed
+   * first, but each rank gets a share of every claim (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
    */
   readonly priorityBy?: NoInfer<FieldOf<Doc>>
   /**
-   * The field by whose values claims take turns, such as `tenantId`: however many documents of one value are due, others wait for no more than
-   * a few claims (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
+   * The field by whose values claims take turns, such as `tenantId`. However many documents of one value are due, others wait for no more than a few
+   * claims (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
    */
   readonly fairBy?: NoInfer<FieldOf<Doc>>
   /**
-   * The field of whose values each has slots of its own, such as `tenantId`, with `each` (docs/limits.md). Its values take turns, as with `fairBy`.
+   * The field whose values have slots of their own, such as `tenantId`, with `each` (docs/limits.md). Its values take turns, as with `fairBy`.
    * Default: none.
    */
   readonly limitBy?: NoInfer<FieldOf<Doc>>
   /**
-   * With `limitBy`: how many documents of one value are worked on at once, by all replicas together, or `{ slots, rate }`, with how many may
-   * begin in a span of time.
+   * With `limitBy`: the number of documents of one value that all replicas together work on at the same time. Or `{ slots, rate }`, with the number
+   * that may begin in a span of time.
    * @example 3
    * @example { slots: 3, rate: '10/1m' }
    */
   readonly each?: number | { readonly slots?: number; readonly rate?: string }
   /**
-   * Phases that an older version had and this one lacks, each with the phase that replaces it: documents in them go on there as soon as no
-   * replica of the older version holds them. See docs/upgrading.md.
+   * Phases that an older version had and this one lacks, each with the phase that replaces it. Documents in them go on there as soon as no replica of
+   * the older version holds them. See docs/upgrading.md.
    */
   readonly renamed?: Renamed<NoInfer<keyof G & string>>
 }
 
 /**
- * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first is given `Doc`, the
- * second infers the graph and what handlers read.
+ * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first is given `Doc`, the second infers
+ * the graph and the fields that handlers read.
  * @throws InvalidLifecycle (from `define`) listing every problem: unknown settings, names that aren't declared, phases
  *   that can't be reached, working phases with no way to an end
  */
@@ -199,7 +199,7 @@ function modelOf(spec: object): LifecycleModel {
   }
 }
 
-/** A child that is removed as soon as it has ended couldn't be counted. */
+/** The problems of a child's phases: a child that is removed as soon as it has ended couldn't be counted. */
 function childProblems(phases: Map<string, Phase>): string[] {
   const lost = [...phases.values()].filter(
     ({ kind, keepForMs, failed }) => kind === 'final' && keepForMs === 0 && !failed,

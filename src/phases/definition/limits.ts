@@ -9,21 +9,21 @@ import { type LifecycleSettings, phaseLimits } from '../model/settings.js'
 /** The limit that `maxActive` stands for. */
 export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`
 
-/** What the limit of a key is called: `order tenantId=acme`. */
+/** The name of a key's limit: `order tenantId=acme`. */
 export function keyLimitName(lifecycle: string, field: string, value: string): string {
   const short = value.length <= LONGEST_KEY ? value : `${value.slice(0, LONGEST_KEY)}~${digestOf(value)}`
   return `${keyLimits(lifecycle, field)}=${short}`
 }
 
-/** What all of them are called together: `order tenantId`. */
+/** The common name of all limits of a field's keys: `order tenantId`. */
 export const keyLimits = (lifecycle: string, field: string): string => `${lifecycle} ${field}`
 
 const LONGEST_KEY = 120
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16)
 
 /**
- * A key's value with the sources of regular expressions in their place. Candidates and documents that were claimed are read in two ways, of which one
- * loses options; by their names the two would be different keys.
+ * A key's value with regular expressions replaced by their sources. Candidates and claimed documents are read in two ways, and one of these loses
+ * options; by their names the two would be different keys.
  */
 const withSources = (value: unknown): unknown =>
   withParts(value, (part) => {
@@ -31,7 +31,7 @@ const withSources = (value: unknown): unknown =>
     return part instanceof BSON.BSONRegExp ? sourceOf(part.pattern) : part
   })
 
-/** As JavaScript escapes it; what it can't read is read as a document that is unreadable. */
+/** A pattern as JavaScript escapes it. A document whose pattern JavaScript can't read is read as an unreadable one. */
 function sourceOf(pattern: string): string {
   try {
     return new RegExp(pattern).source
@@ -40,7 +40,7 @@ function sourceOf(pattern: string): string {
   }
 }
 
-/** What a document needs because of the value of a field; undefined: its lifecycle has no such limit. */
+/** The limit that a document needs because of the value of a field; undefined: its lifecycle has no such limit. */
 export function keyNeedOf({ name, settings }: LifecycleModel, document: Document): LimitNeed | undefined {
   const { limitBy } = settings
   const each = eachKeyOf(settings)
@@ -50,26 +50,26 @@ export function keyNeedOf({ name, settings }: LifecycleModel, document: Document
   return { limit, slots: 1, key: { ...each, of: keyLimits(name, limitBy) } }
 }
 
-/** What each value of a field has (`each`). */
+/** The slots or rate of each value of a field (`each`). */
 export const eachKeyOf = ({ each }: Pick<LifecycleSettings, 'each'>): KeyLimit | undefined =>
   typeof each === 'number' ? { slots: each } : each
 
-/** How many slots these lifecycles declare, by the limit's name: as the replica registers them, the last one counts. */
+/** The numbers of slots that these lifecycles declare, by the limit's name: as the replica registers them, the last one counts. */
 export const declaredLimits = (models: readonly LifecycleModel[]): ReadonlyMap<string, number> =>
   new Map(models.flatMap((model) => [...(model.declaredLimits ?? [])]))
 
 /** A limit that lifecycles name. */
 export interface NamedLimit {
   readonly limit: string
-  /** Which lifecycles. */
+  /** The lifecycles that name it. */
   readonly lifecycles: readonly string[]
-  /** How many slots they declare; undefined: none of them does. */
+  /** The number of slots that they declare; undefined: none of them does. */
   readonly declared: number | undefined
-  /** How many of them the step with the largest need takes. */
+  /** The number of slots that the step with the largest need takes. */
   readonly needs: number
 }
 
-/** The limits that these lifecycles name, but those of keys. */
+/** The limits that these lifecycles name, except those of keys. */
 export function namedLimits(models: readonly LifecycleModel[]): NamedLimit[] {
   const needs = models.flatMap(({ name: lifecycle, phases, declaredLimits }) =>
     [...phases.values()].flatMap(({ limits = [] }) =>
@@ -84,7 +84,7 @@ export function namedLimits(models: readonly LifecycleModel[]): NamedLimit[] {
   }))
 }
 
-/** What the documents of one lifecycle need of limits, and what it declares of these. */
+/** The limits that the documents of one lifecycle need, and the slots that it declares. */
 export class LimitsOf {
   readonly declared = new Map<string, number>()
   private readonly ofAll: readonly LimitNode[]
@@ -95,7 +95,7 @@ export class LimitsOf {
     this.ofAll = [...limits, ...active]
   }
 
-  /** A working phase's; a limit that it shares with its lifecycle is needed once, with the phase's own number of slots. */
+  /** The limits of a working phase; one that it shares with its lifecycle is needed once, with the phase's own number of slots. */
   ofPhase(name: string, needs: Pick<PhaseNode, 'limits' | 'slots'>, problems: string[]): Pick<Phase, 'limits'> {
     const read = readOptions(phaseLimits, needs)
     if ('problems' in read) {

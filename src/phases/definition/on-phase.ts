@@ -7,7 +7,7 @@ import { type LifecycleModel, workingPhases } from '../model/model.js'
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
 const HANDLED = Symbol.for('phaselock:handled')
 
-/** Met by the Nest module, which finds the methods. */
+/** The need of the decorator, met by the Nest module, which finds the methods. */
 export const HANDLERS_NEED = new Need({
   decorator: '@lifecycle.OnPhase',
   module: 'PhaselockModule.forRoot() (phaselock/nest)',
@@ -20,7 +20,7 @@ export interface HandledPhase {
   readonly method: string | symbol
 }
 
-/** Met by the Nest module, which finds the methods. */
+/** The need of the decorator, met by the Nest module, which finds the methods. */
 export const CALLBACKS_NEED = new Need({
   decorator: '@lifecycle.Callback',
   module: 'PhaselockModule.forRoot() (phaselock/nest)',

@@ -8,9 +8,8 @@ import { eachKeyOf } from './limits.js'
 const listOf = <T>(type: t.Type<T>) => t.list(type, t.expecting('a list'))
 
 /**
- * The fields of an entry in `phaselock.lifecycles` that say what a lifecycle is, besides its name and collection, for programs that
- * don't have its code. Each is a field of its own, so that a version that doesn't know one leaves it alone; one that a person has
- * broken counts as absent.
+ * The fields of an entry in `phaselock.lifecycles` that describe a lifecycle, besides its name and collection, for programs that don't have its code.
+ * Each is a field of its own, so that a version that doesn't know one leaves it alone; one that a person has broken counts as absent.
  */
 const FIELDS = t.partOf({
   graph: t.orAbsent(
@@ -39,7 +38,7 @@ const FIELDS = t.partOf({
   maxClaims: t.orAbsent(t.aNumber),
   /** The fields by which claims are ordered. */
   order: t.orAbsent(t.partOf({ priorityBy: t.orAbsent(fieldName), fairBy: t.orAbsent(fieldName) })),
-  /** What each value of a field has. */
+  /** The slots or rate of each value of a field. */
   keys: t.orAbsent(
     t.partOf({
       limitBy: t.orAbsent(fieldName),
@@ -48,9 +47,9 @@ const FIELDS = t.partOf({
       ),
     }),
   ),
-  /** The limits of which it declares the slots. */
+  /** The limits whose slots it declares. */
   declaredLimits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
-  /** That of the definition; `lockTimeout` is the one in force. */
+  /** The `lockTimeout` of the definition; the field `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
   /** The names of the phases and of those renamed: all that older versions store. */
   phases: t.orAbsent(listOf(t.text)),
@@ -60,7 +59,7 @@ const FIELDS = t.partOf({
 type Registered = t.ValueOf<typeof FIELDS>
 export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeout'>
 
-/** What a replica registers of a lifecycle. */
+/** The fields of a lifecycle that a replica registers. */
 export function registeredFields(model: LifecycleModel): RegisteredFields {
   const { phases, entries, rules, renames, settings } = model
   const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
@@ -82,20 +81,20 @@ export function registeredFields(model: LifecycleModel): RegisteredFields {
     keys,
     declaredLimits: [...(model.declaredLimits ?? [])].map(([limit, slots]) => ({ limit, slots })),
   }
-  return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
+  return JSON.parse(JSON.stringify(fields)) // without undefined values: the driver would store null
 }
 
 /** A lifecycle as its entry in `phaselock.lifecycles` describes it. */
 export interface RegisteredModel {
   readonly model: LifecycleModel
   /**
-   * Phases of which only the name is known, and taken to be working: all of them where the replica that registered the lifecycle was of a
-   * version that didn't store more; those that such a replica added later.
+   * The phases that are known only by name, and taken to be working. All of them, where the replica that registered the lifecycle was of a version
+   * that didn't store more; otherwise those that such a replica added later.
    */
   readonly onlyNamed: readonly string[]
 }
 
-/** Reads an entry. Undefined: it names no lifecycle, or no collection that there can be. */
+/** Reads an entry. Undefined: it doesn't name a lifecycle, or its collection can't exist. */
 export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const { _id: name, collection } = entry
   if (typeof name !== 'string' || name === '' || typeof collection !== 'string') return undefined

@@ -43,23 +43,23 @@ import { Tick } from './tick/tick.js'
 import { Relatives } from './wake/relatives.js'
 
 const LAST_CHANCE_MS = 1_000
-/** When a document has begun to wait or has moved, what it waits for may be new work, which needn't wait for the next tick. */
+/** The time until an early tick after a document has begun to wait or has moved: it may wait for new work, which needn't wait for the next tick. */
 const LOOK_SOON_MS = 150
-/** After a tick that failed: so that work goes on soon after the database is back. */
+/** The time until the tick after one that failed: so that work goes on soon after the database is back. */
 const RETRY_MS = 300
 const MAX_ROUNDS = 1_000
-/** Of `runOnce()`: so many rounds, a tick apart, in each of which claims have failed. */
+/** The number of rounds of `runOnce()`, a tick apart, after which failing claims are an error: claims must have failed in each. */
 const MOST_FAILING_ROUNDS = 5
 const TOO_MANY_ABANDONED = 5
 
 /**
  * One running processor of any number of lifecycles over one database. N identical ones share the work; none leads.
  *
- * `start()` ticks by itself, once a second unless `tickEvery` says otherwise; `runOnce()` does one tick and everything that follows from it, and returns: what
- * tests drive. `stop()` follows the shutdown rules of docs/lock-protocol.md.
+ * `start()` ticks by itself, once a second unless `tickEvery` says otherwise. `runOnce()` does one tick and everything that follows from it, and
+ * returns: tests drive this one. `stop()` follows the shutdown rules of docs/lock-protocol.md.
  */
 export class Replica {
-  /** Its name, made unique for this start: `lockedBy` of what it holds begins with it. */
+  /** Its name, made unique for this start: `lockedBy` of each document that it holds begins with it. */
   readonly identity: string
   private readonly env: Environment
   private readonly boundedLog: BoundedLog
@@ -154,10 +154,9 @@ export class Replica {
   }
 
   /**
-   * Checks the server, creates the indexes (or looks for them), registers the lifecycles. `start` and the first tick do it by
-   * themselves.
-   * @throws ServerTooOld, DriverMismatch, MissingRights, ShardedCollections, NotMongoDB, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a
-   *   thread's module
+   * Checks the server, creates the indexes (or looks for them), registers the lifecycles. `start` and the first tick do it by themselves.
+   * @throws ServerTooOld, DriverMismatch, MissingRights, ShardedCollections, NotMongoDB, MissingIndexes, OverlappingLifecycles, BadQueryPlan
+   * @throws InvalidLifecycle for a thread's module
    */
   prepare(): Promise<void> {
     const { env, options: replica, registry, looks, threads, identity } = this
@@ -173,7 +172,7 @@ export class Replica {
   }
 
   /**
-   * One look, and what it calls for: rules, removals, claims. Steps go on after it has returned. Never overlaps itself: a call during a
+   * Runs one look, and the rules, removals and claims that it calls for. Steps go on after it has returned. Never overlaps itself: a call during a
    * tick gets that tick's counts. Never throws because the database is down: that is logged with a bound.
    */
   async tick(): Promise<TickCounts> {
@@ -185,9 +184,9 @@ export class Replica {
   }
 
   /**
-   * One tick and all that follows from it, until nothing is due and nothing is held. For tests and one-off runs.
-   * @throws EndlessSteps when a document takes too many steps in a row; what claims fail with, once they have failed for some seconds; what
-   *   `prepare` throws
+   * Runs one tick and all that follows from it, until nothing is due and nothing is held. For tests and one-off runs.
+   * @throws EndlessSteps when a document takes too many steps in a row; the error of claims, once they have failed for some seconds; the errors of
+   * `prepare`
    */
   async runOnce(): Promise<TickCounts> {
     await this.prepare()
@@ -219,7 +218,7 @@ export class Replica {
 
   /**
    * Ticks each `tickEvery` at an offset of its own, until `stop()`.
-   * @throws ReplicaStopped after that; what `prepare` throws
+   * @throws ReplicaStopped after that; the errors of `prepare`
    */
   async start(): Promise<void> {
     if (this.stopping) throw new ReplicaStopped(this.identity)
@@ -233,8 +232,8 @@ export class Replica {
   }
 
   /**
-   * Also resumes by local timers what it knows to come due, and listens to the doorbell: for callers that call `tick()` by a clock of their
-   * own. Call it when `prepare()` has resolved.
+   * Also resumes by local timers the documents that it knows to come due, and listens to the doorbell: for callers that call `tick()` by a clock of
+   * their own. Call it when `prepare()` has resolved.
    */
   wakeBetweenTicks(): void {
     if (this.stopping) return
@@ -246,7 +245,7 @@ export class Replica {
 
   /** Resolves when this replica holds nothing. */
   async idle(): Promise<void> {
-    // What the end of one has woken is held next.
+    // The documents that the end of one has woken are held next.
     let before: number
     do {
       before = this.relatives.woken
@@ -256,13 +255,13 @@ export class Replica {
     } while (this.relatives.woken !== before)
   }
 
-  /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */
+  /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when none of its work runs any more. */
   stop(): Promise<void> {
     this.stopping ??= this.stopNow()
     return this.stopping
   }
 
-  /** What it holds and why it isn't ready, if it isn't; for health checks and metrics. */
+  /** Returns its figures, and why it isn't ready, if it isn't; for health checks and metrics. */
   status(): ReplicaStatus {
     const all = this.running.map(({ runner }) => runner.counts)
     const sum = (name: keyof LifecycleRunner['counts']) => all.reduce((n, counts) => n + counts[name], 0)
@@ -328,7 +327,7 @@ export class Replica {
     }
   }
 
-  /** What its document in `phaselock.replicas` says of it now. */
+  /** The current figures for its document in `phaselock.replicas`. */
   private figures(): Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'> {
     const lifecycles = this.running.map(({ model, runner: { counts }, terms }): RunLifecycle => {
       const { places, free, held } = counts
@@ -341,7 +340,7 @@ export class Replica {
     return { lifecycles, ...(held.length > 0 && { limits }), ...figures }
   }
 
-  /** At an offset within each `tickEvery`, so that replicas spread their looks. One in which a tick still runs is skipped. */
+  /** Ticks at an offset within each `tickEvery`, so that replicas spread their looks. A tick is skipped while the one before still runs. */
   private keepTicking(offsetMs: number): void {
     if (this.stopping) return
     const everyMs = this.options.tickEvery
@@ -349,7 +348,7 @@ export class Replica {
     this.ticker = setTimeout(() => void this.tick().finally(() => this.keepTicking(offsetMs)), waitMs)
   }
 
-  /** An early tick, one for all requests until then. */
+  /** Starts an early tick, one for all requests until then. */
   private lookSoon(ms = LOOK_SOON_MS): void {
     if (!this.waking || this.early || this.stopping) return
     this.early = setTimeout(() => {
@@ -358,7 +357,7 @@ export class Replica {
     }, ms).unref()
   }
 
-  /** Logs what was counted but not yet reported, where the next tick may not come. */
+  /** Logs all lines that were counted but not yet reported, where the next tick may not come. */
   private tellUntold(): void {
     for (const lines of [this.boundedLog, ...this.running.map((part) => part.lines)]) lines.tellAll()
   }
@@ -372,7 +371,7 @@ export class Replica {
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
     const left = this.liveReplicas.leave().catch(() => undefined)
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
-    // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
+    // The claims of a tick under way come first: each runner waits for its own, then gives back documents that have not begun.
     const told = Promise.all(this.running.map(({ deliverer }) => deliverer?.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await told

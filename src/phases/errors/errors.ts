@@ -7,25 +7,25 @@ const UNAVAILABLE_OPTIONS = t.object({ retryAfter: t.anything(), cause: t.anythi
 const listed = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
 
 /**
- * The outside world is down (a cluster, an API): throw it from a handler and the document backs off without using
- * attempts. A 20-minute outage parks nothing.
+ * The outside world is down (a cluster, an API): throw it from a handler and the document backs off without using attempts. A 20-minute outage parks
+ * nothing.
  */
 export class Unavailable extends Error {
   override readonly name = 'Unavailable'
-  /** Milliseconds until the next try, if the other side gave them. */
+  /** The time in milliseconds until the next try, if the other side gave one. */
   readonly retryAfterMs: number | undefined
-  /** For people: stored as what the document waits for. */
+  /** The text for people: stored as the reason of the document's wait. */
   readonly reason: string
   /**
-   * @param reason what is away, for people; plain JavaScript may give an error, which is the cause then
-   * @param options `retryAfter`: how long the other side asked to be left alone; `cause`: stored with its own causes
+   * @param reason the thing that is unavailable, for people; plain JavaScript may pass an error, which is the cause then
+   * @param options `retryAfter`: the time that the other side asked to be left alone; `cause`: stored with its own causes
    * @throws InvalidOptions
    */
   constructor(reason: string, options: { retryAfter?: Duration; cause?: unknown } = {}) {
     if (options instanceof Error)
       throw new InvalidOptions('new Unavailable', ['expected options, got an error; give it as { cause: error }'])
     checkOptions('new Unavailable', UNAVAILABLE_OPTIONS, options)
-    const given: unknown = reason // it may be JavaScript's
+    const given: unknown = reason // JavaScript may pass anything
     const error = given instanceof Error ? given : undefined
     const isText = typeof given === 'string' || given === undefined
     const message = error ? textOf(error) : isText ? given : `expected a reason, got ${shown(given)}`
@@ -39,11 +39,11 @@ export class Unavailable extends Error {
 export class LeaseLost extends Error {
   override readonly name = 'LeaseLost'
   constructor(
-    /** Its name. */
+    /** The lifecycle's name. */
     readonly lifecycle: string,
     /** The document's `_id`. */
     readonly id: unknown,
-    /** The `lockedBy` under which it was held. */
+    /** The `lockedBy` of its lease. */
     readonly token: string,
   ) {
     super(
@@ -52,13 +52,12 @@ export class LeaseLost extends Error {
   }
 }
 
-/** Why a running step's signal aborted. */
+/** The reason why a running step's signal aborted. */
 export class StepAborted extends Error {
   override readonly name = 'StepAborted'
   constructor(
     /**
-     * `lease in danger`: two thirds of it are over without a renewal; `deadline`: the phase's, after which it moves on; `cancelled`: by its
-     * owner.
+     * `lease in danger`: two thirds of it are over without a renewal; `deadline`: the phase's, after which it moves on; `cancelled`: by its owner.
      */
     readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown' | 'cancelled',
     detail: string = why,
@@ -94,17 +93,17 @@ export class InvalidOutcome extends Error {
   override readonly name = 'InvalidOutcome'
 }
 
-/** What `runOnce` throws when a document has taken too many steps in a row (`backOff.afterSteps`): its phase may never end. */
+/** The error that `runOnce` throws when a document has taken too many steps in a row (`backOff.afterSteps`): its phase may never end. */
 export class EndlessSteps extends Error {
   override readonly name = 'EndlessSteps'
   constructor(
-    /** Its name. */
+    /** The lifecycle's name. */
     readonly lifecycle: string,
     /** The document's `_id`. */
     readonly id: unknown,
     /** The phase that it is in. */
     readonly phase: string,
-    /** So many steps in a row. */
+    /** The number of steps in a row. */
     readonly steps: number,
   ) {
     super(
@@ -117,7 +116,7 @@ export class EndlessSteps extends Error {
 export class InvalidLifecycle extends Error {
   override readonly name = 'InvalidLifecycle'
   constructor(
-    /** Its name as it was given. */
+    /** The lifecycle's name as it was given. */
     readonly lifecycle: string,
     /** One sentence for each problem. */
     readonly problems: readonly string[],
@@ -139,7 +138,7 @@ export class NotAttached extends Error {
   }
 }
 
-/** `new Replica` with options that it can't use: says which, what was expected and what was given. */
+/** `new Replica` with options that it can't use: names each, with what was expected and what was given. */
 export class InvalidReplicaOptions extends Error {
   override readonly name = 'InvalidReplicaOptions'
   constructor(
@@ -169,13 +168,13 @@ export class OverlappingLifecycles extends Error {
   }
 }
 
-/** With `indexes: 'check'` something isn't there that a replica may not create; lists the commands that create it. */
+/** With `indexes: 'check'` an index or collection is missing that a replica may not create; lists the commands that create it. */
 export class MissingIndexes extends Error {
   override readonly name = 'MissingIndexes'
   constructor(
     /** The database that was looked at. */
     readonly database: string,
-    /** What isn't there, each with the command for mongosh that makes it. */
+    /** The missing parts, each with the command for mongosh that makes it. */
     readonly missing: readonly { readonly what: string; readonly command: string }[],
   ) {
     const problems = listed(missing.map(({ what }) => what))
@@ -192,7 +191,7 @@ export class UnknownState extends Error {
   constructor(
     /** The lifecycle's name. */
     readonly lifecycle: string,
-    /** What was given. */
+    /** The state that was given. */
     readonly state: unknown,
     /** The states that its rules name. */
     readonly known: readonly string[],
@@ -202,14 +201,14 @@ export class UnknownState extends Error {
   }
 }
 
-/** There is a document with such a key already: this one was not inserted. The server's error is its cause. */
+/** A document with such a key exists already: this one was not inserted. The server's error is its cause. */
 export class DocumentExists extends Error {
   override readonly name = 'DocumentExists'
-  /** The server's, as of the error that this one stands for. */
+  /** The server's code, as in the error that this one stands for. */
   readonly code = 11000
   /**
    * @param index of the key: `_id_`, or a unique index of the owner's
-   * @param inserted how many of those that were inserted along with it are stored: the ones before it
+   * @param inserted the number of documents inserted along with it that are stored: the ones before it
    */
   constructor(
     /** The lifecycle's name. */
@@ -219,7 +218,7 @@ export class DocumentExists extends Error {
     readonly index: string,
     readonly inserted: number,
     cause: Error,
-    /** Why the `_id` is taken, where that says more than that it is. */
+    /** The reason why the `_id` is taken, where there is more to say. */
     readonly taken?: string | undefined,
   ) {
     const key = /dup key: (\{.*\})/s.exec(cause.message)?.[1]?.slice(0, 200)
@@ -248,7 +247,7 @@ export class InvalidDocument extends Error {
   }
 }
 
-/** A step inserts a child of a lifecycle that nobody knows, or whose documents aren't declared to be children. Nothing was inserted. */
+/** A step inserts a child of an unknown lifecycle, or of one whose documents aren't declared to be children. Nothing was inserted. */
 export class UnknownChild extends Error {
   override readonly name = 'UnknownChild'
   constructor(
@@ -260,7 +259,7 @@ export class UnknownChild extends Error {
   }
 }
 
-/** The `_id` of a new child is taken by a document that is no such child of this parent's. Those of its list before it may be inserted. */
+/** The `_id` of a new child is taken by a document that isn't the same child of this parent. Those of its list before it may be inserted. */
 export class ChildExists extends Error {
   override readonly name = 'ChildExists'
   constructor(
@@ -268,9 +267,9 @@ export class ChildExists extends Error {
     readonly lifecycle: string,
     /** The `_id` that is taken. */
     readonly id: unknown,
-    /** Whose it is. */
+    /** The owner of the document that exists. */
     readonly whose: string,
-    /** The list in which a former document with the parent's `_id` has inserted it; undefined: it is somebody else's. */
+    /** The list from which a former document with the parent's `_id` has inserted it; undefined: it belongs to another owner. */
     readonly formerList?: string | undefined,
   ) {
     const removal = `remove it first (step.removeChildren({ lists: ['${formerList}'] })), or give the child another _id`

@@ -1,7 +1,7 @@
-/** The most characters of what handlers say that are kept, on the document and in the log. A longer step name is refused, all else is cut. */
+/** The most characters of a handler's texts that are kept, on the document and in the log. A longer step name is refused, all else is cut. */
 export const MOST_CHARACTERS = {
   stepName: 200,
-  /** Of a wait, a park, an unavailable outside world, a deadline. */
+  /** The reason of a wait, a park, an unavailable outside world, a deadline. */
   reason: 1_000,
   errorName: 200,
   errorMessage: 2_000,
@@ -11,10 +11,13 @@ export const MOST_CHARACTERS = {
 
 export const cut = (text: string, kind: keyof typeof MOST_CHARACTERS): string => text.slice(0, MOST_CHARACTERS[kind])
 
-/** Deeper ones have no JSON here: they contain themselves, or can't be stored either. */
+/** The most levels of a value. A deeper one has no JSON here: it contains itself, or can't be stored either. */
 const MOST_LEVELS = 100
 
-/** Anything as a string: itself, the beginning of its JSON, an error's name and message, or its type. Never throws, and takes no longer for large values. */
+/**
+ * Turns anything into a string: itself, the beginning of its JSON, an error's name and message, or its type. Never throws, and takes no longer for
+ * large values.
+ */
 export function textOf(value: unknown, fallback = 'undefined'): string {
   if (typeof value === 'string') return value
   if (typeof value === 'bigint' && BigInt.asIntN(64, value) !== value) return 'a bigint of more than 64 bits'
@@ -24,11 +27,11 @@ export function textOf(value: unknown, fallback = 'undefined'): string {
   return value === undefined ? fallback : (tried(() => JSON.stringify(beginningOf(value))) ?? tried(text) ?? fallback)
 }
 
-/** JSON has no more than `{}` for it. */
+/** The text of an error, because its JSON is only `{}`. */
 const errorText = ({ name, message }: Error): string =>
   `${cut(String(name), 'errorName')}: ${cut(String(message), 'errorMessage')}`
 
-/** As much of a value as is kept of its JSON: a handler may have given 20 MB of it, and converting all would block the event loop. */
+/** The part of a value whose JSON is kept: a handler may have given 20 MB, and converting all of it would block the event loop. */
 function beginningOf(value: unknown): unknown {
   let left: number = MOST_CHARACTERS.errorStack
   const begun = (part: unknown, level: number): unknown => {
@@ -59,11 +62,11 @@ function beginningOf(value: unknown): unknown {
   return begun(value, 0)
 }
 
-/** What came instead of what was expected, for a message: its first 200 characters. */
+/** The value that came instead of the expected one, for a message: its first 200 characters. */
 export const shown = (value: unknown): string =>
   (typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : textOf(value)).slice(0, 200)
 
-/** Properties may be getters, and objects proxies, of a handler's author. */
+/** Reads something that may throw: properties may be getters, and objects proxies, of a handler's author. */
 export function tried<T>(get: () => T): T | undefined {
   try {
     return get()

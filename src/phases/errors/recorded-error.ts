@@ -1,12 +1,12 @@
 import type { RecordedError } from '../../lock/index.js'
 import { cut, textOf, tried } from './kept-text.js'
 
-/** An error's whole tree of causes counts: an error that names itself, or thousands of others, must not cost a document. */
+/** The most causes in an error's whole tree: an error that names itself, or thousands of others, must not cost a document. */
 const MOST_CAUSES = 8
 
 type Cause = NonNullable<RecordedError['causes']>[number]
 
-/** What is kept of anything that a handler threw: an Error, a string, undefined. Never throws itself. */
+/** The record of anything that a handler threw: an Error, a string, undefined. Never throws itself. */
 export function recordedError(thrown: unknown): RecordedError {
   const stack = isError(thrown) ? read(thrown, 'stack') : undefined
   const causes = causesOf(thrown)
@@ -65,7 +65,7 @@ function described(thrown: unknown, kind: 'errorMessage' | 'causeMessage'): Caus
 const isError = (thrown: unknown): thrown is Error => tried(() => thrown instanceof Error) === true
 const read = (error: Error, field: string): unknown => tried(() => (error as unknown as Record<string, unknown>)[field])
 
-/** Where this and the engine are: what called the handler says nothing about its error. */
+/** The folder of this file and the engine: frames of the code that called the handler say nothing about its error. */
 const OWN_FOLDER = new URL('.', import.meta.url).pathname
 
 const withoutOwnFrames = (stack: string): string =>

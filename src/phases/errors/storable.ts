@@ -3,7 +3,7 @@ import { InvalidOutcome } from './errors.js'
 import { shown } from './kept-text.js'
 
 /**
- * Refuses what the driver would silently drop, or store as something else.
+ * Refuses values that the driver would silently drop, or store as something else.
  * @throws InvalidOutcome with the field's path, what came and what to store instead
  */
 export function requireStorable(fields: unknown, what: 'set' | 'insert' = 'set'): void {
@@ -13,7 +13,7 @@ export function requireStorable(fields: unknown, what: 'set' | 'insert' = 'set')
 
 /**
  * Measures or encodes the owner's fields of an outcome.
- * @throws InvalidOutcome for what isn't an object, or has values that can't be stored as they are
+ * @throws InvalidOutcome for a value that isn't an object, or has values that can't be stored as they are
  */
 export function withSet<Result>(set: unknown, use: (fields: Record<string, unknown>) => Result): Result {
   if (typeof set !== 'object' || set === null || Array.isArray(set)) {

@@ -4,47 +4,47 @@ import { literal } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 
-/** Who did what to which documents, when and why. */
+/** The collection of all audited actions: the person, the action, the documents, the time and the reason. */
 export const AUDIT_COLLECTION = 'phaselock.audit'
 
-/** Who does something, for the audit (docs/audit.md). */
+/** The person who acts, for the audit (docs/audit.md). */
 export interface AuditOptions {
-  /** Who does it: at most 200 characters. */
+  /** The person's name: at most 200 characters. */
   readonly by: string
-  /** Why: at most 500 characters. Default: nobody says. */
+  /** The reason: at most 500 characters. Default: none is given. */
   readonly why?: string | undefined
-  /** How long the entry is kept, 1 h to 3650 d. Default 90d. */
+  /** The time that the entry is kept, 1 h to 3650 d. Default 90d. */
   readonly keepFor?: Duration | undefined
 }
 
-/** What became of an action: `unknown`: whoever did it was gone before that was noted, so it may have been done or not. */
+/** The result of an action. `unknown`: the process that acted was gone before it could record the result, so the action may have been done or not. */
 export type AuditOutcome = 'done' | 'unchanged' | 'refused' | 'unknown'
 
-/** What is done, and to what. */
+/** An action, and its subject. */
 export interface AuditedAction {
-  /** Such as `wake`. */
+  /** The action's name, such as `wake`. */
   readonly action: string
   readonly lifecycle?: string | undefined
   /** The `_id` of the one document that it is about. */
   readonly document?: unknown
-  /** What it is about, where that is no document: `limit gitlab-api`. */
+  /** The subject, where that isn't a document: `limit gitlab-api`. */
   readonly target?: string | undefined
-  /** What it changes, as it was. */
+  /** The data before the change. */
   readonly before?: unknown
 }
 
-/** How an action ended, as far as its entry goes. */
+/** The end of an action, as its entry stores it. */
 export interface AuditedEnd {
   readonly outcome: AuditOutcome
-  /** Why nothing was done. */
+  /** The reason why nothing was done. */
   readonly problem?: string | undefined
-  /** What it changed, as the action itself found it, where that wasn't read before. */
+  /** The data before the change as the action itself found it, where it wasn't read earlier. */
   readonly before?: unknown
-  /** What it changed, as the action left it. */
+  /** The data after the change. */
   readonly after?: unknown
 }
 
-/** Who asks for something, and why, as options. */
+/** The person who asks for an action, and the reason, as options. */
 export const ASKED_BY = {
   by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
   why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
@@ -68,7 +68,7 @@ export function checkedAudit(options: unknown): {
 /** The most bytes of `before`, and of `after`: an entry stays small, whatever it is about. */
 const MOST_BYTES = 4_096
 const MOST_MS = 5_000
-/** The newest are kept when there are more, however young the others are. */
+/** The number of entries that are kept: the newest, however young the others are. */
 export const MOST_ENTRIES = 500_000
 const COUNTED_EVERY = 1_000
 
@@ -77,8 +77,8 @@ const preparedDatabases = new WeakMap<Db, Promise<void>>()
 let written = 0
 
 /**
- * Does something of which an entry is kept. The entry is stored before the action, with the outcome `unknown`, and completed after it: a
- * crash between leaves an entry that says that it isn't known. An action whose entry can't be stored isn't done.
+ * Runs an action and keeps an entry of it. The entry is stored before the action, with the outcome `unknown`, and completed after it: a crash between
+ * leaves an entry with the outcome `unknown`. An action whose entry can't be stored isn't done.
  * @param session the caller's transaction: entry and action are stored together, or neither is
  */
 export async function audited<T>(
@@ -118,12 +118,12 @@ export async function audited<T>(
     result = await act()
   } catch (error) {
     const problem = String((error as Error).message)
-    // Whether a command reached the server isn't known when its connection ends; nor is a transaction's fate up to us.
+    // When the connection ends, the command may have reached the server or not. A transaction's end isn't ours to record either.
     const end: AuditedEnd = { outcome: isNetworkError(error) ? 'unknown' : 'refused', problem }
     if (!session) await complete(end).catch(() => undefined)
     throw error
   }
-  // It is done, whether that can be noted or not; inside a transaction nothing is until it is committed.
+  // It is done, even if that can't be recorded; inside a transaction nothing is until it is committed.
   const completed = complete(ended(result))
   await (session ? completed : completed.catch(() => undefined))
   return result
@@ -135,7 +135,7 @@ export interface Audited<T> {
   ended(result: T): AuditedEnd
 }
 
-/** Indexes: entries expire, and are found by document and by time. Made with the first entry of a process. */
+/** Creates the indexes: entries expire, and are found by document and by time. Runs with the first entry of a process. */
 function prepared(db: Db, entries: Entries): Promise<void> {
   const known = preparedDatabases.get(db)
   if (known && ++written % COUNTED_EVERY !== 0) return known
@@ -155,12 +155,12 @@ async function prepare(entries: Entries): Promise<void> {
     )
     await forgetOldest(entries)
   } catch (error) {
-    // Somebody else makes them, or has (docs/mongodb-role.md); an entry needs none.
+    // This user may not create indexes: another user creates them, or has (docs/mongodb-role.md). An entry needs none.
     if (!isServerError(error, UNAUTHORIZED)) throw error
   }
 }
 
-/** Removes the oldest entries beyond so many. */
+/** Removes the oldest entries beyond `most`. */
 export async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promise<void> {
   const excess = (await entries.estimatedDocumentCount({ maxTimeMS: MOST_MS })) - most
   if (excess <= 0) return
@@ -173,13 +173,13 @@ export async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promi
   if (last) await entries.deleteMany({ at: { $lte: last['at'] } }, { maxTimeMS: MOST_MS })
 }
 
-/** A value as it is stored in an entry: what is too large is only named. */
+/** A value as it is stored in an entry: one that is too large is only named. */
 function small(value: unknown): unknown {
   const bytes = BSON.calculateObjectSize({ value })
   return bytes <= MOST_BYTES ? value : `(${bytes} bytes: too large for the audit)`
 }
 
-/** What an owner's verdict means for the entry. */
+/** The end of an action by its owner's verdict. */
 export function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
   if (['done', 'asked', 'stopped'].includes(verdict)) return { outcome: 'done', after }
   return verdict === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: verdict }

@@ -4,35 +4,35 @@ import { checkOptions, t } from '../../options/index.js'
 import { AUDIT_COLLECTION, type AuditOutcome } from './audit-log.js'
 import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from './record-query.js'
 
-/** What somebody did, and what became of it. */
+/** An action of a person, and its result. */
 export interface AuditEntry {
-  /** When it was begun, by the server's clock. */
+  /** The time when it began, by the server's clock. */
   readonly at: Date
-  /** Who did it. */
+  /** The person who did it. */
   readonly by: string
-  /** Why; null: nobody has said. */
+  /** The reason; null: none was given. */
   readonly why: string | null
-  /** Such as `wake`, `unpark` or `limits set`. */
+  /** The action's name, such as `wake`, `unpark` or `limits set`. */
   readonly action: string
-  /** Of the document that it was about; absent: it was about something else. */
+  /** The lifecycle of the document that it was about; absent: it was about something else. */
   readonly lifecycle?: string
   /** The document's `_id`; absent: it was about something else, or about many. */
   readonly document?: unknown
-  /** What it was about, where that is no document: `limit gitlab-api`. */
+  /** The subject, where that isn't a document: `limit gitlab-api`. */
   readonly target?: string
-  /** What it changed, as it was before; absent: nothing, or nobody knows. */
+  /** The data before the change; absent: nothing changed, or it isn't known. */
   readonly before?: unknown
-  /** The same as the action left it. */
+  /** The data after the change. */
   readonly after?: unknown
-  /** What became of it: `unknown`: whoever did it was gone before that was noted. */
+  /** The result. `unknown`: the process that acted was gone before it could record the result. */
   readonly outcome: AuditOutcome
-  /** Why nothing was done. */
+  /** The reason why nothing was done. */
   readonly problem?: string
 }
 
-/** Which entries of the audit are meant. */
+/** The audit entries to list. */
 export interface AuditQuery extends RecordQuery {
-  /** Only what they did. */
+  /** Only the actions of this person. */
   readonly by?: string | undefined
   /** Only this action, such as `wake`. */
   readonly action?: string | undefined
@@ -41,7 +41,7 @@ export interface AuditQuery extends RecordQuery {
 const query = t.object({ ...RECORD_QUERY, by: t.optional(t.aName), action: t.optional(t.aName) })
 
 /**
- * What people have done to a database's documents, by the command line or as owners who say so (docs/audit.md).
+ * The actions of people on a database's documents, by the command line or as owners who pass `audit` (docs/audit.md).
  * @example
  * ```ts
  * await orders.wake('order-4711', { audit: { by: 'ana', why: 'the truck is here' } })
@@ -55,7 +55,7 @@ export class Audit {
   }
 
   /**
-   * Entries, the newest first.
+   * Lists entries, the newest first.
    * @throws InvalidOptions
    */
   async list(options: AuditQuery = {}): Promise<readonly AuditEntry[]> {

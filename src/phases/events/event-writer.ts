@@ -4,22 +4,22 @@ import { idKey } from '../../lock/index.js'
 import type { EventsSetting } from '../model/settings.js'
 import type { StepEnded } from '../reporting/observer.js'
 
-/** What has happened to documents, beyond the newest 20 entries that each keeps. */
+/** The collection of what has happened to documents, beyond the newest 20 entries that each keeps. */
 export const EVENTS_COLLECTION = 'phaselock.events'
 
-/** Ends are collected for so long, so that what happens together is written together. */
+/** The time for collecting ends, so that those that happen together are written together. */
 const GROUP_MS = 50
-/** The most in one command, and as soon as there are so many. */
+/** The most events in one command; it is sent as soon as there are this many. */
 const MOST_IN_GROUP = 1_000
-/** What is kept in memory while the database is slow: about 5 MB. */
+/** The most events that are kept in memory while the database is slow: about 5 MB. */
 const MOST_KEPT = 10_000
-/** After a command that failed. */
+/** The pause after a command that failed. */
 const RETRY_MS = 1_000
-/** One document's `_id` that is larger is named by its beginning only. */
+/** The most bytes of an `_id`: of a larger one only the beginning is kept. */
 const MOST_ID_BYTES = 1_000
-/** Of which one of so many documents, chosen by the hash of its `_id`, everything is kept when events are sampled. */
+/** One document in this many keeps all its events when they are sampled. It is chosen by the hash of its `_id`. */
 const SAMPLED_OF = 100
-/** Kept of every document even then. */
+/** The outcomes that are kept of every document even then. */
 const NOTABLE: ReadonlySet<string> = new Set(['park', 'error', 'deadline'])
 const UNAUTHORIZED = 13
 const DUPLICATE_KEY = 11_000
@@ -33,11 +33,11 @@ export interface EventWriterOptions {
 }
 
 /**
- * Writes what became of one lifecycle's documents to `phaselock.events`, in groups, after it was recorded and beside the next steps.
+ * Writes the ends of one lifecycle's steps to `phaselock.events`, in groups, after they were recorded and beside the next steps.
  *
- * Invariants: no step waits for it, and none fails because of it. What is kept in memory is bounded. It is for people: an event may be missing
- * (a crash within the moment until its group is written, more than the database takes), never there without its outcome, and never twice; what this
- * process leaves out is counted and reported.
+ * Invariants: no step waits for it, and none fails because of it. The events kept in memory are bounded. It is for people. An event may be missing (a
+ * crash within the moment until its group is written, more than the database takes). It is never there without its outcome, and never twice. Events
+ * that this process leaves out are counted and reported.
  */
 export class EventWriter {
   private readonly events: Collection
@@ -46,15 +46,15 @@ export class EventWriter {
   private writing: Promise<void> | undefined
   private prepared: Promise<void> | undefined
   private stopped = false
-  /** Its last command failed: the next one is sent when its time has come, however many are kept. */
+  /** True if its last command failed: the next one is sent when its time has come, however many events are kept. */
   private isFailing = false
 
   constructor(private readonly options: EventWriterOptions) {
-    // Losing one costs nothing that anybody relies on: it needn't be on the disk before the next is written.
+    // No one relies on a single event: it needn't be on the disk before the next is written.
     this.events = options.db.collection(EVENTS_COLLECTION, { writeConcern: { w: 1, j: false } })
   }
 
-  /** A step's end was recorded, under that token. Returns at once. */
+  /** Keeps the end of a step that was recorded under this token. Returns immediately. */
   ended(told: StepEnded, token: string): void {
     const { keeps, serverNow, identity, onLost } = this.options
     if (keeps.keep === 'sampled' && !NOTABLE.has(told.outcome) && !isSampled(told.id)) return
@@ -73,13 +73,13 @@ export class EventWriter {
     else if (!this.timer) this.timer = setTimeout(() => this.write(), GROUP_MS).unref()
   }
 
-  /** Resolves when what was told so far is written, or given up. */
+  /** Resolves when all ends so far are written, or given up. */
   async settled(): Promise<void> {
     if (this.kept.length > 0) this.write()
     while (this.writing) await this.writing
   }
 
-  /** What is still kept then is lost, and reported. */
+  /** Writes the rest for `mostMs` at most. Events that are still kept then are lost, and reported. */
   async stop(wait: (ms: number) => Promise<void>, mostMs: number): Promise<void> {
     await Promise.race([this.settled(), wait(mostMs)])
     this.stopped = true
@@ -96,7 +96,7 @@ export class EventWriter {
     })
   }
 
-  /** One command at a time: what comes meanwhile is the next group. */
+  /** Sends one command at a time: ends that come during one are the next group. */
   private async writeAll(): Promise<void> {
     while (this.kept.length > 0 && !this.stopped) {
       const group = this.kept.splice(0, MOST_IN_GROUP)
@@ -108,7 +108,7 @@ export class EventWriter {
         await this.prepared
         await this.events.insertMany(group, { ordered: false })
       } catch (error) {
-        if (isServerError(error, DUPLICATE_KEY)) continue // sent before, with an answer that was lost
+        if (isServerError(error, DUPLICATE_KEY)) continue // it was sent before, and the answer was lost
         if (isServerError(error) && !isPassing(error)) {
           this.options.onLost(group.length, String((error as Error).message))
           continue
@@ -123,13 +123,13 @@ export class EventWriter {
   }
 }
 
-/** Whether the server may take it a moment later. */
+/** True if the server may take it a moment later. */
 const isPassing = (error: Error): boolean =>
   ['RetryableWriteError', 'NetworkError'].some((label) =>
     (error as { hasErrorLabel?: (label: string) => boolean }).hasErrorLabel?.(label),
   )
 
-/** By document, lifecycle and replica, each by time; and the one by which they expire. */
+/** The indexes by document, lifecycle and replica, each by time; and the one that lets events expire. */
 const INDEXES = [
   { key: { document: 1, at: -1 } },
   { key: { lifecycle: 1, at: -1 } },
@@ -141,14 +141,14 @@ async function prepareEvents(events: Collection): Promise<void> {
   try {
     await events.createIndexes([...INDEXES])
   } catch (error) {
-    // Somebody else makes them, or has (docs/events.md); an event needs none.
+    // This user may not create indexes: another user creates them, or has (docs/events.md). An event needs none.
     if (!isServerError(error, UNAUTHORIZED)) throw error
   }
 }
 
 /**
  * Removes the oldest events of a lifecycle that has more than it keeps.
- * @returns how many
+ * @returns the number of removed events
  */
 export async function forgetEvents(db: Db, lifecycle: string, most: number): Promise<number> {
   const events = db.collection(EVENTS_COLLECTION)
@@ -164,7 +164,10 @@ export async function forgetEvents(db: Db, lifecycle: string, most: number): Pro
   return (await events.deleteMany({ lifecycle, at: { $lte: last['at'] } }, { hint })).deletedCount
 }
 
-/** The same on each replica, so that the story of a document is kept from its beginning to its end, or not at all. */
+/**
+ * True if a document's events are kept when they are sampled. The same on each replica, so that the story of a document is kept from its beginning to
+ * its end, or not at all.
+ */
 export function isSampled(id: unknown): boolean {
   let hash = 2_166_136_261
   for (const character of idKey(id)) hash = Math.imul(hash ^ character.charCodeAt(0), 16_777_619) >>> 0

@@ -4,35 +4,35 @@ import { checkOptions, t } from '../../options/index.js'
 import { EVENTS_COLLECTION } from './event-writer.js'
 import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from './record-query.js'
 
-/** Something that happened to a document: how a step of it ended. */
+/** An event of a document: the end of one of its steps. */
 export interface DocumentEvent {
-  /** When it was recorded: the server's time as the replica knew it, within a second. */
+  /** The time when it was recorded: the server's time as the replica knew it, within a second. */
   readonly at: Date
   /** The document's lifecycle. */
   readonly lifecycle: string
   /** The document's `_id`. */
   readonly document: unknown
-  /** The phase in which the step ran. */
+  /** The phase that the step ran in. */
   readonly from: string
   /** The phase that follows; the same unless it moved. */
   readonly to: string
-  /** The name of the step; null: it has none. */
+  /** The name of the step; null: it has no name. */
   readonly step: string | null
-  /** How it ended. */
+  /** The step's outcome. */
   readonly outcome: RecordedOutcome
-  /** What it waits for, why it was parked, or the error's message; null: none. */
+  /** The reason of a wait or a park, or the error's message; null: none. */
   readonly reason: string | null
-  /** How long its handler ran, in ms. */
+  /** The time that its handler ran, in ms. */
   readonly ms: number
   /** The replica that recorded it. */
   readonly replica: string
-  /** The token under which it was recorded, as in the document's history. */
+  /** The token of its record, as in the document's history. */
   readonly by: string
 }
 
-/** Which events are meant. */
+/** The events to list. */
 export interface EventsQuery extends RecordQuery {
-  /** Only what this replica has recorded: its whole name, as `phaselock replicas` shows it. */
+  /** Only events that this replica has recorded: its whole name, as `phaselock replicas` shows it. */
   readonly replica?: string | undefined
   /** Only these ends, such as `error`. */
   readonly outcome?: string | undefined
@@ -41,7 +41,7 @@ export interface EventsQuery extends RecordQuery {
 const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.aName), outcome: t.optional(t.aName) })
 
 /**
- * What has happened to documents, as far as their lifecycles keep it (docs/events.md).
+ * The events of documents, as far as their lifecycles keep them (docs/events.md).
  * @example
  * ```ts
  * await new Events(db).list({ documents: ['order-4711'] }) // [{ at, lifecycle: 'order', document: 'order-4711', from: 'Packing', to: 'Sent', outcome: 'moveTo', ... }]
@@ -56,7 +56,7 @@ export class Events {
   }
 
   /**
-   * Events, the newest first.
+   * Lists events, the newest first.
    * @throws InvalidOptions
    */
   async list(options: EventsQuery = {}): Promise<readonly DocumentEvent[]> {
@@ -64,7 +64,7 @@ export class Events {
     const filter = recordFilter(asked)
     const isNarrow = asked.documents !== undefined || asked.lifecycle !== undefined || asked.replica !== undefined
     const events = this.db.collection(EVENTS_COLLECTION)
-    // By time alone: each lifecycle's by its index, merged.
+    // By time alone: the events of each lifecycle by its index, merged.
     if (!isNarrow) filter['lifecycle'] = { $in: await events.distinct('lifecycle') }
     const found = await newestRecords(events, filter, asked.limit)
     return found as unknown as readonly DocumentEvent[]

@@ -2,7 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { canBeId, NO_ID, readOwnFields } from '../../lock/index.js'
 import { t } from '../../options/index.js'
 
-/** Which records of what has happened are meant, for each collection of them. */
+/** The records to list, in the terms that events and audit entries have in common. */
 export interface RecordQuery {
   /** Only about documents of this lifecycle. */
   readonly lifecycle?: string | undefined
@@ -12,11 +12,11 @@ export interface RecordQuery {
   readonly since?: Date | undefined
   /** Only before this time. */
   readonly until?: Date | undefined
-  /** At most this many, 1 to 10,000: the newest. Default 50. */
+  /** The number of records at most, 1 to 10,000: the newest. Default 50. */
   readonly limit?: number | undefined
 }
 
-/** Options that each query takes; any other is the name of a field that must have just that value. */
+/** The options that each query takes; any other is the name of a field that must have just that value. */
 export const RECORD_QUERY = {
   lifecycle: t.optional(t.aName),
   documents: t.optional(
@@ -30,7 +30,7 @@ export const RECORD_QUERY = {
   limit: t.withDefault(t.whole(1, 10_000), 50),
 }
 
-/** As a filter on records. */
+/** The query as a filter on records. */
 export function recordFilter({ documents, since, until, limit, ...exactly }: RecordQuery): Filter<Document> {
   const equal = Object.entries(exactly).filter(([, value]) => value !== undefined)
   return {
@@ -40,7 +40,7 @@ export function recordFilter({ documents, since, until, limit, ...exactly }: Rec
   }
 }
 
-/** The newest first. */
+/** Reads records, the newest first. */
 export const newestRecords = (records: Collection, filter: Filter<Document>, limit: number): Promise<Document[]> =>
   readOwnFields((how) =>
     records

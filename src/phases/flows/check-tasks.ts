@@ -3,12 +3,12 @@ import { shown } from '../errors/kept-text.js'
 import { isObject } from '../model/check-graph.js'
 import { type TaskNode, TRIGGER_RULES, type TriggerRule } from './trigger.js'
 
-/** Each has a list of children in its run. */
+/** The most tasks of a flow: each has a list of children in its run. */
 const MOST_TASKS = 100
 const KEYS = ['after', 'when', 'limits', 'slots']
 const OTHER_PHASES = ['Succeeded', 'Failed', 'Deleting', 'Deleted']
 
-/** The tasks, each after those before it; what is wrong with them is added to `problems`. */
+/** Puts the tasks in order, each after those before it; adds their problems to `problems`. */
 export function tasksInOrder(given: unknown, problems: string[]): Map<string, TaskNode> {
   const tasks = new Map<string, TaskNode>()
   if (!isObject(given) || Object.keys(given).length === 0) {

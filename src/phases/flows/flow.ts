@@ -11,66 +11,66 @@ import type { ChildDocument, Handler, Step } from '../step/step.js'
 import { tasksInOrder } from './check-tasks.js'
 import { runState, type TaskNode, type TaskState, type TriggerRule } from './trigger.js'
 
-/** A task of a flow: when it begins, and what it needs. */
+/** A task of a flow: the tasks before it, its rule and its limits. */
 export interface FlowTaskSpec<Names extends string> {
   /** The tasks that it comes after. Default: none, it begins with the run. */
   readonly after?: readonly Names[]
-  /** When it begins, by how those have ended. Default `allSucceeded`. */
+  /** The rule for its start, from how those have ended. Default `allSucceeded`. */
   readonly when?: TriggerRule
   /** Limits across all replicas that it needs while it runs (docs/limits.md). Default: none. */
   readonly limits?: readonly LimitSpec[]
-  /** How many slots of each. Default 1. */
+  /** The number of slots of each. Default 1. */
   readonly slots?: number
 }
 
 /** The tasks of a flow, each by its name. */
 export type FlowTasks<T> = { readonly [Name in keyof T]: FlowTaskSpec<keyof T & string> }
 
-/** What `define` of a flow takes. */
+/** The argument of a flow's `define`. */
 export interface FlowSpec<T> {
-  /** Unique in its database. Its tasks' lifecycle is called `<name>.task`. */
+  /** The name, unique in its database. Its tasks' lifecycle is called `<name>.task`. */
   readonly name: string
-  /** Where its runs are. Its tasks' documents are in `<collection>.tasks`. */
+  /** The collection of its runs. Its tasks' documents are in `<collection>.tasks`. */
   readonly collection: string
   /** Each task by its name; a circle is refused. At most 100. */
   readonly tasks: T
   /** A task that is parked `waits` for a person, and its run with it; or it has failed (`fails`). Default `waits`. */
   readonly parked?: 'waits' | 'fails'
-  /** Settings of the tasks' lifecycle, such as `stepTimeout` and `maxAttempts`. Default: those of any lifecycle. */
+  /** The settings of the tasks' lifecycle, such as `stepTimeout` and `maxAttempts`. Default: those of any lifecycle. */
   readonly settings?: Omit<LifecycleSettingsSpec, 'child' | 'reads' | 'fields'>
 }
 
-/** A run as it is stored: the owner's document, and how far each task is. */
+/** A run as it is stored: the owner's document, and the state of each task. */
 export type FlowRun<Doc> = Doc & {
   /** `Deleted`: it is removed, its tasks first. */
   readonly state?: 'Deleted'
-  /** How far each task was when the run was last worked on. */
+  /** The state of each task when the run was last worked on. */
   readonly tasks?: Readonly<Record<string, TaskState>>
   /**
    * Tasks to begin again, with all that come after them, and with the run's fields as they are then. Set with the operation `redo` to the phase
    * `Running`; the run removes it.
    */
   readonly redo?: readonly string[]
-  /** Tasks that are removed before they begin again: what has been in `redo` since the last began. */
+  /** Tasks that are removed before they begin again: all that were in `redo` since the last redo began. */
   readonly redoing?: readonly string[]
 }
 
 /** The document of a task in a run. */
 export interface FlowTask<Doc> {
-  /** Made of its run's lifecycle and `_id`, and of its name. */
+  /** An `_id` made of its run's lifecycle and `_id`, and of its name. */
   readonly _id: string
-  /** `Deleted`: it is removed, what it has inserted first. */
+  /** `Deleted`: it is removed, its own children first. */
   readonly state?: 'Deleted'
   /** The run's own fields, as they were when the task began. */
   readonly run: Doc
-  /** What the tasks before it have left in their `result`, by their names. */
+  /** The `result` of each task before it, by their names. */
   readonly results: Readonly<Record<string, unknown>>
-  /** What it leaves to those after it, and to people: `step.moveTo('Succeeded', { set: { result } })`. */
+  /** The result for the tasks after it, and for people: `step.moveTo('Succeeded', { set: { result } })`. */
   readonly result?: unknown
 }
 
 const WORKING = { next: ['Succeeded', 'Failed'] } as const
-/** How runs and tasks end, and how they are taken down: what they have inserted goes first. */
+/** The phases of runs and tasks for their ends and removal: their children go first. */
 const ENDS = {
   Succeeded: { rest: true },
   Failed: { rest: true, failed: true },
@@ -82,20 +82,20 @@ const RULES = [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }] as const
 type RunPhases = { readonly Running: typeof WORKING } & typeof ENDS
 type TaskPhases<T> = { readonly [Name in keyof T]: typeof WORKING } & typeof ENDS
 
-/** What each task of a flow does. */
+/** The handlers of a flow's tasks. */
 export type FlowHandlers<Doc, T> = {
   readonly [Name in keyof T & string]: Handler<'Succeeded' | 'Failed', FlowTask<Doc>>
 }
 
-/** A run of several tasks, each of which begins by how others have ended. */
+/** A run of several tasks: each begins by how others have ended. */
 export interface Flow<Doc, T> {
-  /** As it was defined. */
+  /** The name as it was defined. */
   readonly name: string
   /** The lifecycle of its runs: Running, then Succeeded or Failed. */
   readonly runs: Lifecycle<FlowRun<Doc>, RunPhases>
   /** The lifecycle of its tasks: each task is a phase of it. */
   readonly tasks: Lifecycle<FlowTask<Doc>, TaskPhases<T>>
-  /** Gives each task its handler; returns what a replica runs: the runs, and the tasks. */
+  /** Gives each task its handler; returns the lifecycles that a replica runs: the runs, and the tasks. */
   handle(
     handlers: FlowHandlers<Doc, T>,
   ): [runs: BoundLifecycle<FlowRun<Doc>, RunPhases>, tasks: BoundLifecycle<FlowTask<Doc>, TaskPhases<T>>]
@@ -116,7 +116,7 @@ export function flowOf<Doc extends { readonly _id?: unknown }>(): {
 
 const SPEC_KEYS = ['name', 'collection', 'tasks', 'parked', 'settings']
 
-/** What the lifecycle of its tasks is by the flow. */
+/** The settings of the tasks' lifecycle that the flow decides. */
 const FIXED = ['name', 'collection', 'child', 'phases', 'rules', 'renamed', 'reads', 'fields']
 
 function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
@@ -177,7 +177,7 @@ type AnyDoc = Readonly<Record<string, unknown>>
 type RunStep = Step<'Succeeded' | 'Failed', AnyDoc>
 type TaskLifecycle = Lifecycle<FlowTask<AnyDoc>, Record<string, never>>
 
-/** Works on runs: begins each task once, when its rule is met. What is left to do follows from its tasks' documents alone. */
+/** Works on runs: begins each task once, when its rule is met. The rest of the work follows from its tasks' documents alone. */
 class Running {
   constructor(
     private readonly nodes: ReadonlyMap<string, TaskNode>,
@@ -189,13 +189,13 @@ class Running {
     const wrong = this.wrongNames(doc, 'redo') ?? this.wrongNames(doc, 'redoing')
     if (wrong !== undefined) return step.park(wrong)
     const { redo, redoing } = doc as FlowRun<object>
-    // Kept before anything is removed: the next request takes the place of this one, and would leave half of what it is about removed.
+    // Kept before anything is removed: the next request replaces this one, and would leave it half done.
     if (redo) return step.again({ set: { redo: undefined, redoing: [...new Set([...(redoing ?? []), ...redo])] } })
     if (redoing) return await this.redo(redoing, step)
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
     const begun = new Map(childListsIn(step.progress).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
-    // A person has damaged the run's lists: they are listed again, as what is there isn't inserted.
+    // A person has damaged the run's lists: the tasks are listed again, and none that exists is inserted again.
     const unlisted = found.map(keyOf).filter((name) => !begun.has(name) && this.nodes.has(name))
     for (const task of found) begun.set(keyOf(task), this.stateOf(task))
     const { states, begins, isOver, hasFailed } = runState(this.nodes, begun)
@@ -209,11 +209,11 @@ class Running {
         () => false,
         (error) => isOfFormerRun(error) || Promise.reject(error),
       )
-      // What a former run with its _id has left is removed first.
+      // The task of a former run with its _id is removed first.
       if (isTaken) return step.again({ set: { redoing: [name] } })
     }
     const done = await step.childrenDone({ rule: 'allDone', parked: this.parked, wake: 'each' })
-    // One has ended since they were read.
+    // A task has ended since they were read.
     if (done.decided) return step.again({ set: { tasks } })
     for (const name of begins) tasks[name] = 'open'
     return step.wait(textOf(tasks), { set: { tasks } })
@@ -226,7 +226,10 @@ class Running {
     return `${field}: expected a list of its tasks (${known}), got ${shown(names)}`.slice(0, 1_000)
   }
 
-  /** Removes these tasks and all that come after them, as if they had never begun. An own step, so that none that begins then is removed again. */
+  /**
+   * Removes these tasks and all that come after them, as if they had never begun. It is a step of its own, so that none that begins then is removed
+   * again.
+   */
   private async redo(names: readonly string[], step: RunStep) {
     const again = new Set<string>(names)
     for (const [name, { after }] of this.nodes) if (after.some((one) => again.has(one))) again.add(name)
@@ -247,7 +250,7 @@ const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?
 const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo', 'redoing']
 const isOwn = (field: string): boolean => !NOT_OWN.includes(field)
 
-/** `2 of 4 tasks are over; train is open, report waits`. */
+/** The state in words: `2 of 4 tasks are over; train is open, report waits`. */
 function textOf(tasks: Readonly<Record<string, TaskState>>): string {
   const all = Object.entries(tasks)
   const left = all.filter(([, state]) => ['waiting', 'open', 'parked'].includes(state))

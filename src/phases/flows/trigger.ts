@@ -1,7 +1,7 @@
-/** How far a task of a run is. `skipped`: its rule can't be met any more. */
+/** The state of a run's task. `skipped`: its rule can't be met any more. */
 export type TaskState = 'waiting' | 'open' | 'parked' | 'succeeded' | 'failed' | 'skipped'
 
-/** When a task begins, by how those before it have ended: as soon as its rule is met, whatever the others do. */
+/** The rules for the start of a task, from how those before it have ended: it begins as soon as its rule is met, whatever the others do. */
 export const TRIGGER_RULES = [
   'allSucceeded',
   'allFailed',
@@ -11,8 +11,8 @@ export const TRIGGER_RULES = [
   'noneFailed',
 ] as const
 /**
- * When a task begins: `allSucceeded`, `allFailed`, `allDone` (however they ended, or were skipped), `oneSucceeded`, `oneFailed`, or `noneFailed` (all
- * have ended or were skipped).
+ * The rule for the start of a task: `allSucceeded`, `allFailed`, `allDone` (however they ended, or were skipped), `oneSucceeded`, `oneFailed`, or
+ * `noneFailed` (all have ended or were skipped).
  */
 export type TriggerRule = (typeof TRIGGER_RULES)[number]
 
@@ -22,7 +22,7 @@ export interface TaskNode {
   readonly when: TriggerRule
 }
 
-/** What a rule says of the tasks before one. */
+/** The verdict of a rule on the tasks before one. */
 export function triggered(rule: TriggerRule, before: readonly TaskState[]): 'begins' | 'never' | 'waits' {
   const has = (...states: TaskState[]) => before.some((state) => states.includes(state))
   const areOver = !has('waiting', 'open', 'parked')
@@ -44,26 +44,26 @@ export function triggered(rule: TriggerRule, before: readonly TaskState[]): 'beg
   }
 }
 
-/** Where a run stands. */
+/** The state of a run. */
 export interface RunState {
-  /** Of each task. */
+  /** The state of each task. */
   readonly states: ReadonlyMap<string, TaskState>
-  /** Tasks that begin now. */
+  /** The tasks that begin now. */
   readonly begins: readonly string[]
-  /** Whether nothing is left to begin or to end. */
+  /** True once nothing is left to begin or to end. */
   readonly isOver: boolean
-  /** Of a run that is over: a task that nothing comes after has failed, or was skipped because of a failure. */
+  /** True for a run that is over and has failed: a task that nothing comes after has failed, or was skipped because of a failure. */
   readonly hasFailed: boolean
 }
 
 /**
- * Where a run stands, by the states of the tasks that have begun.
+ * Computes the state of a run from the states of the tasks that have begun.
  * @param tasks each after those before it
  */
 export function runState(tasks: ReadonlyMap<string, TaskNode>, begun: ReadonlyMap<string, TaskState>): RunState {
   const states = new Map<string, TaskState>()
   const begins: string[] = []
-  /** Failed, or skipped because of one that failed. */
+  /** The tasks that have failed, or were skipped because of one that failed. */
   const bad = new Set<string>()
   for (const [name, { after, when }] of tasks) {
     const before = after.map((one) => states.get(one)!)

@@ -44,8 +44,8 @@ export function ruleSources(phases: Phases, rule: RuleNode): string[] {
 }
 
 /**
- * What is wrong with a lifecycle's graph: unknown or missing keys, undeclared names, phases that nothing leads to, working phases from
- * which no resting or final one can be reached. An empty list: nothing.
+ * The problems of a lifecycle's graph: unknown or missing keys, undeclared names, phases that nothing leads to, working phases that can't reach a
+ * resting or final one. An empty list: the graph is sound.
  */
 export function graphProblems(phases: Phases, rules: readonly RuleNode[], renamed: unknown = {}): string[] {
   const names = Object.keys(phases)
@@ -57,7 +57,7 @@ export function graphProblems(phases: Phases, rules: readonly RuleNode[], rename
     ...nameProblems(names, sound, soundRules(rules)),
     ...renameProblems(names, renamed),
   ]
-  // Only a graph whose names and keys are right has ways to follow: else phases would seem to be cut off.
+  // Only a graph whose names and keys are right has ways to follow: otherwise phases would seem to be cut off.
   if (problems.length > 0) return problems
   return [...unreachable(phases, rules, Object.values(renamed as Record<string, string>)), ...deadEnds(phases)]
 }
@@ -144,8 +144,8 @@ function deadEnds(phases: Phases): string[] {
 }
 
 /**
- * Keys that a graph may not have, or lacks: a `deadLine` that was silently ignored would never come. Types catch these; this is for
- * JavaScript and for definitions that come from elsewhere.
+ * The keys that a graph may not have, or lacks: a `deadLine` that was silently ignored would never come. Types catch these; this is for JavaScript
+ * and for definitions that come from elsewhere.
  */
 function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown): string[] {
   const ofPhases = Object.entries(phases).flatMap(([name, phase]) => phaseProblems(name, phase))
@@ -168,7 +168,7 @@ function phaseProblems(name: string, phase: unknown): string[] {
   ]
 }
 
-/** Those phases whose keys are right. They are checked further, whatever is wrong with others. */
+/** The phases whose keys are right. They are checked further, even if others have problems. */
 export const soundPhases = (phases: Phases): Phases =>
   Object.fromEntries(Object.entries(phases).filter(([name, phase]) => phaseProblems(name, phase).length === 0))
 
@@ -183,7 +183,7 @@ function ruleProblems(rule: unknown, index: number): string[] {
   return [`${where}.from must be a list of phases or 'any', got ${shown(rule['from'])}`]
 }
 
-/** All keys but the optional `setState` have to be there. */
+/** The problems of a deadline or a rule: all its keys but the optional `setState` must be there. */
 function partProblems(where: string, part: unknown, known: readonly string[]): string[] {
   if (!isObject(part)) return [notAnObject(where, part)]
   const missing = known.filter((key) => key !== 'setState' && part[key] === undefined)
@@ -196,7 +196,7 @@ function unknownKeys(where: string, part: Record<string, unknown>, known: readon
     .map((key) => `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`)
 }
 
-/** A name that is stored as another one would never be found again. */
+/** The problems of a name with half a character in it: it would be stored as another name, and never be found again. */
 export const cutProblems = (what: string, name: string): string[] =>
   name.isWellFormed()
     ? []

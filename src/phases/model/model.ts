@@ -11,37 +11,39 @@ export interface Phase {
   readonly deadline:
     | { readonly afterMs: number; readonly goTo: string; readonly setState: string | undefined }
     | undefined
-  /** Of a final phase: how long a document is kept, 0: removed at once. */
+  /** The time that a document stays in a final phase, 0: it is removed immediately. */
   readonly keepForMs: number
-  /** Of a resting or final phase: it ended badly, for its parent. */
+  /** True for a resting or final phase that counts as a failure for the document's parent. */
   readonly failed?: boolean | undefined
-  /** Of a working phase: what each of its documents needs while it is held, by name. Absent: nothing. */
+  /** The limits that each document of a working phase needs while it is held, by name. Absent: none. */
   readonly limits?: readonly LimitNeed[] | undefined
 }
 
-/** So many slots of a limit. */
+/** A number of slots of a limit. */
 export interface LimitNeed {
   readonly limit: string
   readonly slots: number
-  /** The limit of a key: what each has, and of what, for people. */
+  /** For the limit of a key: the slots or rate of each key, and the keys' common name for people. */
   readonly key?: (KeyLimit & { readonly of: string }) | undefined
 }
 
-/** What the engine needs of a lifecycle, without the types of its document and graph. */
+/** The engine's view of a lifecycle, without the types of its document and graph. */
 export interface LifecycleModel {
   readonly name: string
   readonly collection: string
   readonly phases: ReadonlyMap<string, Phase>
   readonly entries: readonly string[]
   readonly rules: readonly StateRule[]
-  /** Phases of older versions. */
+  /** The phases of older versions. */
   readonly renames: readonly Rename[]
-  /** The limits for which it declares a number of slots. Absent: none. */
+  /** The limits whose number of slots it declares. Absent: none. */
   readonly declaredLimits?: ReadonlyMap<string, number>
   readonly settings: LifecycleSettings
 }
 
-/** Why a state isn't one that the lifecycle's rules and deadlines name, so that setting it would change nothing; undefined: it is. */
+/**
+ * The reason why a state isn't one that the lifecycle's rules and deadlines name, so that setting it would change nothing. Undefined: they name it.
+ */
 export function whyUnknownState({ name, rules, phases }: LifecycleModel, state: unknown): string | undefined {
   const set = [...phases.values()].map(({ deadline }) => deadline?.setState)
   const named = [...rules.flatMap((rule) => [rule.when, rule.setState]), ...set]
@@ -52,9 +54,7 @@ export function whyUnknownState({ name, rules, phases }: LifecycleModel, state: 
   return `expected ${expected}, got ${shown(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`
 }
 
-/**
- * The phases in which a document has ended as far as its parent is concerned: final ones, and resting ones but those in which documents begin.
- */
+/** The phases where a child has ended for its parent: final ones, and resting ones other than entry phases. */
 export function endPhases({ phases, entries }: LifecycleModel): { succeeded: string[]; failed: string[] } {
   const ends = [...phases.values()].filter(
     ({ kind, name }) => kind === 'final' || (kind === 'resting' && !entries.includes(name)),
@@ -63,17 +63,17 @@ export function endPhases({ phases, entries }: LifecycleModel): { succeeded: str
   return { succeeded: named(false), failed: named(true) }
 }
 
-/** All phases in which a child has ended. */
+/** All phases where a child has ended. */
 export function endsOf(model: LifecycleModel): string[] {
   const { succeeded, failed } = endPhases(model)
   return [...succeeded, ...failed]
 }
 
-/** The names of the phases in which documents are claimed. */
+/** The names of the phases whose documents are claimed. */
 export const claimedPhases = ({ phases }: LifecycleModel): string[] =>
   [...phases.values()].filter(({ kind, deadline }) => kind === 'working' || deadline).map(({ name }) => name)
 
-/** How the removal of its documents is told; undefined: it has no callbacks, and they are deleted at once. */
+/** The settings for reporting a removal to callbacks; undefined: the lifecycle has no callbacks, and its documents are deleted immediately. */
 export function tellingOf({ name, phases, renames, settings }: LifecycleModel): TellingLifecycle | undefined {
   const { callbacks } = settings
   return callbacks && { lifecycle: name, callbacks, phases: [...phases.keys(), ...renames.map(({ from }) => from)] }

@@ -20,27 +20,27 @@ export interface LifecycleSettings {
   readonly maxClaims: number
   readonly concurrency: number
   readonly legacyWriters: boolean
-  /** Whether its documents may be children of others. */
+  /** True if its documents may be children of others. */
   readonly child?: boolean | undefined
   readonly progress: string
   readonly backOff: BackOffRule
   readonly limits?: readonly LimitNode[] | undefined
   readonly maxActive?: number | undefined
   readonly priorityBy?: string | undefined
-  /** Also where `limitBy` is declared: claims look for documents of those values that have slots. */
+  /** The field by whose values claims take turns, also where `limitBy` is declared: claims look for documents of those values that have slots. */
   readonly fairBy?: string | undefined
   readonly limitBy?: string | undefined
   readonly each?: number | KeyLimit | undefined
   /** The callbacks that it has; undefined: none. */
   readonly callbacks?: readonly CallbackName[] | undefined
   readonly callbackTimeoutMs?: number | undefined
-  /** What is kept of its documents beyond their histories; undefined: nothing. */
+  /** The events that are kept of its documents beyond their histories; undefined: none. */
   readonly events?: EventsSetting | undefined
-  /** Fields of the owner that handlers read; undefined: the whole document. */
+  /** The owner's fields that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
 
-/** Which events are kept, for how long, and how many. */
+/** The events that are kept: the kind, the time and the number. */
 export interface EventsSetting {
   readonly keep: 'sampled' | 'full'
   readonly forMs: number
@@ -71,7 +71,7 @@ const slotCount = t.whole(1, MOST_SLOTS)
 
 const nameOf = (limit: LimitNode): string => (typeof limit === 'string' ? limit : limit.name)
 
-/** Limits by their names, some with their slots. Each once: more of one are `slots`. */
+/** Limits by their names, some with their slots. Each once: a phase that needs more of one sets `slots`. */
 export const limitList = t.checked(
   t.list(
     t.chosen<LimitNode>((given) =>
@@ -85,7 +85,7 @@ export const limitList = t.checked(
 )
 export const phaseLimits = t.partOf({ limits: t.withDefault(limitList, []), slots: t.withDefault(slotCount, 1) })
 
-/** How many may begin in a span of time, as text: `100/1m`. Undefined: it is none. */
+/** A rate from its text: `100/1m`, a number of starts in a span of time. Undefined: the text isn't a rate. */
 export function rateFrom(text: string): Rate | undefined {
   const [, starts = '', span = ''] = /^\s*(\d+)\s*\/\s*(\S+)\s*$/.exec(text) ?? []
   const perMs = t.msOf(span)
@@ -111,7 +111,7 @@ const backOff = t.object({
   afterSteps: t.withDefault(t.whole(10, 1_000_000_000), DEFAULT_BACK_OFF.afterSteps),
 })
 
-/** A field of the owner by which claims are put in order. */
+/** A field of the owner that puts claims in order. */
 const ownerField = t.checked(
   t.where<string>(
     // Every object of JavaScript has a `constructor`: a document without such a field would seem to have one.
@@ -135,13 +135,13 @@ function eventsOf(given: EventsNode | undefined): EventsSetting | undefined {
   return keep === undefined || keep === 'off' ? undefined : { keep, forMs, most }
 }
 
-/** Each once; an empty list is none. */
+/** The callbacks, each once; an empty list counts as absent. */
 const callbackList = t.converted(
   t.list(t.oneOf(CALLBACK_NAMES), t.expecting(`a list of callbacks (${CALLBACK_NAMES.join(', ')})`)),
   (names) => (names.length > 0 ? [...new Set(names)] : undefined),
 )
 
-/** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
+/** The settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
 export const settingsSchema = t.object({
   lockTimeout: t.withDefault(t.duration('1s', '24h'), '30s'),
   stepTimeout: t.withDefault(t.duration('100ms', '24h'), '5m'),
@@ -189,7 +189,7 @@ export const settingsSchema = t.object({
 const DEFAULT_CALLBACK_TIMEOUT_MS = 30_000
 const DEFINED_BESIDE = ['name', 'collection', 'phases', 'rules', 'renamed']
 
-/** The settings; undefined: `problems` has new ones, each with the setting's name, what was expected and what came. */
+/** Reads the settings; undefined: `problems` has new ones, each with the setting's name, the expected value and the given one. */
 export function parseSettings(given: object, problems: string[]): LifecycleSettings | undefined {
   const read = readOptions(settingsSchema, given, { noun: 'setting', also: DEFINED_BESIDE })
   problems.push(...pairProblems(given))
@@ -223,7 +223,7 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
   }
 }
 
-/** Problems of settings that need, or exclude, each other. They don't depend on whether each value is right. */
+/** The problems of settings that need, or exclude, each other. They are reported even if single values are wrong. */
 function pairProblems(given: LifecycleSettingsGiven): string[] {
   const { limitBy, each, fairBy, callbacks, callbackTimeout } = given
   const problems: string[] = []
@@ -240,7 +240,7 @@ function pairProblems(given: LifecycleSettingsGiven): string[] {
 
 type LifecycleSettingsGiven = { readonly [setting in keyof typeof settingsSchema.fields]?: unknown }
 
-/** The projection with which documents are read for handlers; undefined: all of them. `ReadDocument` is the matching type. */
+/** The projection that reads documents for handlers; undefined: all fields. `ReadDocument` is the matching type. */
 export function readProjection({ reads, progress, limitBy }: LifecycleSettings): Document | undefined {
   const ours = limitBy === undefined ? [progress] : [progress, limitBy]
   return reads && Object.fromEntries([...RESERVED_FIELDS, ...ours, ...reads].map((field) => [field, 1]))

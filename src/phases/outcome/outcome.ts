@@ -19,33 +19,33 @@ export type ReservedField = (typeof RESERVED_FIELDS)[number]
 
 /** The owner's fields that a step may store. */
 export type OwnFields<Doc> = { [Field in keyof Omit<Doc, ReservedField>]?: Doc[Field] | undefined }
-/** Fields of the owner's to store together with an outcome: `undefined` removes one, Phaselock's own are refused. */
+/** The owner's fields to store together with an outcome: `undefined` removes one, Phaselock's own are refused. */
 export type WithSet<Doc> = { readonly set?: OwnFields<Doc> }
 
 /** A question to people. */
 export interface Ask {
-  /** For people: at most 1,000 characters. */
+  /** The text for people: at most 1,000 characters. */
   readonly question: string
   /** The answers that it takes: at most 20, each of at most 100 characters. Default: any text. */
   readonly options?: readonly string[] | undefined
-  /** Whom it is meant for. It is shown, and not enforced: anybody may answer. Default: anybody. */
+  /** The people it is meant for. It is shown, and not enforced: anyone may answer. Default: anyone. */
   readonly to?: string | readonly string[] | undefined
-  /** After that it is over, by the server's clock, and the handler runs with `answer.timedOut`. Default: it waits for as long as it takes. */
+  /** The time after which it is over, by the server's clock, and the handler runs with `answer.timedOut`. Default: it waits as long as it takes. */
   readonly timeout?: Duration | undefined
   /** The answer that counts then. Default: none. */
   readonly onTimeout?: string | undefined
 }
 
 /**
- * How a step ends. `Next` is the union of phases that the current phase may go to; `Doc` is the owner's document.
- * Made by the step's own methods, so that `moveTo` takes just the phases that this one may go to.
+ * The end of a step. `Next` is the union of phases that the current phase may go to; `Doc` is the owner's document. Made by the step's own methods,
+ * so that `moveTo` takes only the phases that this one may go to.
  */
 export type Outcome<Next extends string, Doc> =
-  /** Unlock: the next step is due at once. */
+  /** Unlock: the next step is due immediately. */
   | ({ readonly kind: 'again'; readonly step?: string } & WithSet<Doc>)
   /** Relock: look again later, with progressive back-off unless `for` says when. Uses no attempt. */
   | ({ readonly kind: 'wait'; readonly reason: string; readonly for?: Duration; readonly on?: string } & WithSet<Doc>)
-  /** Let go until somebody answers. */
+  /** Let go until a person answers. */
   | ({ readonly kind: 'ask' } & Ask & WithSet<Doc>)
   /** Go to another phase. */
   | ({ readonly kind: 'moveTo'; readonly phase: Next } & WithSet<Doc>)
@@ -55,14 +55,14 @@ export type Outcome<Next extends string, Doc> =
 /** Marks an outcome with the run of the handler that made it: an outcome of another step is refused. */
 const MADE_BY = Symbol('phaselock:made-by')
 
-/** Whether an outcome was made by this run's step, or by none at all. */
+/** True if an outcome was made by this run's step, or carries no mark. */
 export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }): boolean =>
   outcome[MADE_BY] === undefined || outcome[MADE_BY] === run
 
-/** Made by a handler itself, or in a thread: its keys are still to be checked. */
+/** True if an outcome carries no mark: a handler made it itself, or in a thread. Its keys are still to be checked. */
 export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
 
-/** What an outcome takes besides its first argument. */
+/** The options that an outcome takes besides its first argument. */
 const OPTIONS = {
   again: ['step', 'set'],
   wait: ['for', 'on', 'set'],
@@ -72,8 +72,8 @@ const OPTIONS = {
 } as const
 
 /**
- * What was silently ignored would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
- * @param arguments_ what it has besides its options
+ * Refuses unknown options. Silently ignored, they would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
+ * @param arguments_ the keys that it has besides its options
  * @throws InvalidOutcome
  */
 export function requireOptions(kind: keyof typeof OPTIONS, also: unknown, arguments_: readonly string[] = []): void {
@@ -106,7 +106,7 @@ export class Outcomes {
     return this.#made({ kind: 'wait', reason }, also)
   }
   ask(question: Ask & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    // JavaScript may give nothing.
+    // JavaScript may pass nothing.
     requireOptions('ask', question)
     return this.#made({ kind: 'ask' }, question)
   }

@@ -3,19 +3,19 @@ import type { Duration } from '../../time/index.js'
 
 /** Phases of one document that a step waits for: made by a lifecycle's `at`. */
 export interface DocumentPhases extends DocumentName {
-  /** It is there once it is in one of these. */
+  /** The phases, one of which the document must be in. */
   readonly phases: readonly string[]
 }
 
-/** How a step waits for another document. */
+/** The options for waiting for another document. */
 export interface WaitForOptions {
-  /** How long the document sleeps at most before it looks again, should the move of the other one not be told. Default 1m. */
+  /** The time that the document sleeps at most before it looks again, in case the other one's move isn't reported. Default 1m. */
   readonly recheck?: Duration | undefined
 }
 
-/** Whether another document is where a step wants it. */
+/** The position of another document that a step waits for. */
 export interface Reached {
-  /** Whether it is in one of the phases; without it: `return step.wait(there.text)`, and the document is woken when it is. */
+  /** True once it is in one of the phases. Until then: `return step.wait(there.text)`, and the document is woken when it is. */
   readonly reached: boolean
   /** The phase that it is in; undefined: there is no such document. */
   readonly phase: string | undefined

@@ -1,13 +1,13 @@
 import type { OwnerSession } from './owner-types.js'
 
-/** What waits for a session's commit. */
+/** The actions that wait for a session's commit. */
 const waiting = new WeakMap<OwnerSession, Set<() => void>>()
 
 /**
- * Acts once the session's transaction is committed, as nobody sees before what it wrote; never if it is aborted. A commit that fails may
+ * Acts once the session's transaction is committed, because no one sees what it wrote before that; never if it is aborted. A commit that fails may
  * have been executed, and may be tried again: then it acts after each attempt.
  *
- * The driver's sessions tell only of their end, and may live for as long as their process: so the session's own methods are wrapped, once.
+ * The driver's sessions announce only their end, and may live as long as their process. So the session's own methods are wrapped, once.
  * `withTransaction` calls them too.
  */
 export function afterCommit(session: OwnerSession, act: () => void): void {

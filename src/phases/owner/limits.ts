@@ -16,23 +16,23 @@ import { limitName, RATE, rateFrom } from '../model/settings.js'
 import { pauseOf, severalPauses } from './owner-pauses.js'
 import type { PauseOptions } from './owner-types.js'
 
-/** What a limit is set to; what isn't given stays as it is. */
+/** The settings of a limit; one that isn't given stays as it is. */
 export interface LimitOptions {
-  /** How many there are, 0 to 1,000,000; 0: nothing that needs one begins. null: as many as lifecycles declare; where none does, any number. */
+  /** The number of slots, 0 to 1,000,000; 0: nothing that needs one begins. null: the number that lifecycles declare; where none does, any number. */
   readonly slots?: number | null | undefined
-  /** How many documents may begin in a span of time: `100/1m`, `5/1s`. null: any number. */
+  /** The number of documents that may begin in a span of time: `100/1m`, `5/1s`. null: any number. */
   readonly rate?: string | null | undefined
 }
 
-/** null: what was set is taken back. */
+/** The type with null, which takes back a setting. */
 const orNull = <T>(type: t.Type<T>) =>
   t.optional(t.chosen<T | null>((given) => (given === null ? t.anything<null>() : type) as t.Type<T | null>))
 const limitOptions = t.object({ slots: orNull(t.whole(0, MOST_SLOTS)), rate: orNull(t.text) })
 const named = t.object({ name: limitName })
 
 /**
- * The limits of a database (docs/limits.md): how many documents may be worked on at once, or begin in a span of time, by all replicas
- * together. Lifecycles name those that they need.
+ * The limits of a database (docs/limits.md): how many documents all replicas together may work on at the same time, or begin in a span of time.
+ * Lifecycles name the limits that they need.
  * @example
  * ```ts
  * const limits = new Limits(db)
@@ -47,7 +47,8 @@ export class Limits {
   }
 
   /**
-   * Sets a limit, or makes it. In force with each replica's next request: at once where it is raised; where it is lowered, what runs may end.
+   * Sets a limit, or creates it. In force with each replica's next request: immediately where it is raised; where it is lowered, running steps may
+   * end.
    * @throws InvalidOptions
    */
   async set(name: string, options: LimitOptions): Promise<Limit> {
@@ -59,9 +60,9 @@ export class Limits {
   }
 
   /**
-   * Pauses a limit: nothing that needs it begins, what runs may end. An earlier pause by the same person is replaced; those of others stay.
+   * Pauses a limit: no document that needs it begins, running steps may end. An earlier pause by the same person is replaced; those of others stay.
    * @example await limits.pause('gitlab-api', { by: 'ana', reason: 'they have asked us to', for: '1h' })
-   * @returns whether there is such a limit
+   * @returns true if there is such a limit
    * @throws InvalidOptions
    */
   async pause(name: string, options: Omit<PauseOptions, 'phase' | 'id'>): Promise<boolean> {
@@ -76,8 +77,8 @@ export class Limits {
 
   /**
    * Ends a pause; those of others stay.
-   * @param options `of`: whose. Default: where there is one only, that one
-   * @returns whether there was one
+   * @param options `of`: the person whose pause ends. Default: the only one, where there is only one
+   * @returns true if there was one
    * @throws InvalidOptions, also where several people have paused it and `of` doesn't say whose pause ends
    */
   async resume(name: string, options: { readonly of?: string | undefined } = {}): Promise<boolean> {
@@ -89,8 +90,8 @@ export class Limits {
   }
 
   /**
-   * All limits by name, with those who have slots of them.
-   * @param options `keys`: also those of single values (`limitBy`), which are there while they are used, paused or set. Default: not
+   * Lists all limits by name, with the holders of their slots.
+   * @param options `keys`: also those of single values (`limitBy`), which exist while they are used, paused or set. Default: without them
    */
   async list(options: { readonly keys?: boolean } = {}): Promise<readonly Limit[]> {
     const { keys } = checkOptions('limits.list', t.object({ keys: t.withDefault(t.flag, false) }), options)
@@ -98,9 +99,9 @@ export class Limits {
   }
 
   /**
-   * Removes a limit: documents that need it wait from then on; one that lifecycles declare, or of a key, has what they declare. While slots are in use
-   * it stays, without any to be had.
-   * @returns whether there was one
+   * Removes a limit: documents that need it wait from then on. One that lifecycles declare, or of a key, goes back to what they declare. While slots
+   * are in use it stays, with no slot free.
+   * @returns true if there was one
    */
   async remove(name: string): Promise<boolean> {
     checkOptions('limits.remove', named, { name })

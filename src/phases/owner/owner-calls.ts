@@ -5,7 +5,7 @@ import { UnknownState } from '../errors/errors.js'
 import { type LifecycleModel, whyUnknownState } from '../model/model.js'
 import type { OwnerOptions } from './owner-types.js'
 
-/** What calls without options are given. */
+/** The options of calls that are given none. */
 export const NO_OPTIONS = {}
 
 const aSession = t.where<never>(
@@ -13,14 +13,14 @@ const aSession = t.where<never>(
   t.expecting("a session of the driver's (client.startSession())"),
 )
 
-/** Those of most calls; who reads the audit's checks that one. */
+/** The options of most calls; the code that reads `audit` checks it. */
 export const CALL_OPTIONS = { session: t.optional(aSession), audit: t.anything<never>() }
 const callOptions = t.object(CALL_OPTIONS)
 export const stateOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag) })
 export const unparkOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag), by: t.optional(t.aName) })
 
 /**
- * What is to become part of a filter as the `_id` of one document: there an operator, a pattern or `undefined` would mean others.
+ * Checks what is to become part of a filter as the `_id` of one document: there an operator, a pattern or `undefined` would match others.
  * @throws InvalidOptions
  */
 export function checkId(called: string, id: unknown): void {
@@ -29,7 +29,7 @@ export function checkId(called: string, id: unknown): void {
 }
 
 /**
- * What a call on one document is given.
+ * Checks the arguments of a call on one document.
  * @throws InvalidOptions
  */
 export function checkCall(
@@ -47,7 +47,7 @@ export function checkCallOptions(called: string, options: unknown, types: t.Obje
   if (options !== NO_OPTIONS) checkOptions(called, types, options)
 }
 
-/** @throws InvalidOptions for what is no state at all; UnknownState for one that no rule names, unless it is forced */
+/** @throws InvalidOptions for a value that isn't a state; UnknownState for one that no rule names, unless it is forced */
 export function checkState(
   model: LifecycleModel,
   state: unknown,
@@ -61,7 +61,10 @@ export function checkState(
   throw new UnknownState(model.name, state, [...new Set(known)], problem)
 }
 
-/** The driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the transaction's own. */
+/**
+ * The driver's options for the caller's session: the driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the
+ * transaction's own.
+ */
 export function inSession({ session }: OwnerOptions): { session?: ClientSession } {
   return session ? { session: session as unknown as ClientSession } : {}
 }

@@ -77,19 +77,18 @@ const ownerParts = t.object({
 })
 
 /**
- * What an owner (a person, or a program besides the replicas) does with documents of one lifecycle. Each method is one conditional update
- * judged by the database, so that it can't conflict with a holder: nothing here touches a held document's lease. What became of it is a
- * value; what can't be right at all (a phase or a state that isn't known, a key that is taken) is an exception.
+ * The operations of an owner (a person, or a program besides the replicas) on documents of one lifecycle. Each method is one conditional update
+ * judged by the database, so it can't conflict with a holder: nothing here touches a held document's lease. The result is a value; what can't be
+ * right at all (an unknown phase or state, a key that is taken) is an exception.
  *
- * Replicas are notified at once of what gives them something to do (docs/doorbell.md). That is a hint: no method waits for it or fails
- * because of it.
+ * Replicas are notified immediately of new work (docs/doorbell.md). That is a hint: no method waits for it or fails because of it.
  */
 export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
   /** The collection, with the write concern of the lock protocol: for queries of your own. */
   readonly documents: Collection
   private readonly terms: Terms
   private readonly rings: OwnerRings
-  /** Those that aren't removed: others are there only until their callbacks have been told. */
+  /** Matches documents that aren't removed; removed ones stay only until their callbacks are delivered. */
   private readonly living: Filter<Document>
 
   constructor(
@@ -114,11 +113,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     options?: OwnerOptions & { readonly onDuplicate?: undefined },
   ): Promise<IdOf<Doc>>
   /**
-   * Inserts a document, or does what `onDuplicate` says where one with its `_id` exists (docs/inserting.md): one command, judged by the
-   * database, so that of any number at once none is lost.
+   * Inserts a document, or does what `onDuplicate` says where one with its `_id` exists (docs/inserting.md). It is one command, judged by the
+   * database, so no insert is lost, however many run at the same time.
    * @example await reports.insert({ _id: 'ann', rows }, { onDuplicate: 'replaceWaiting' }) // { id: 'ann', kind: 'replaced' }
-   * @throws InvalidDocument as without it, or where what exists is in an unknown phase; DocumentExists by a unique index of yours, or where what
-   * exists is removed and has only its callbacks to tell; InvalidOptions
+   * @throws InvalidDocument as without it, or where the existing document is in an unknown phase; DocumentExists by a unique index of yours, or where
+   * the existing document is removed and has only callbacks to deliver; InvalidOptions
    */
   async insert(doc: NewDocument<Doc, Entry>, options: DuplicateOptions): Promise<InsertResult<IdOf<Doc>>>
   async insert(
@@ -190,7 +189,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return Object.values(insertedIds) as IdOf<Doc>[]
   }
 
-  /** The document as it is now; null: there is none. */
+  /** Reads the document as it is now; null: it doesn't exist. */
   async find(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<StoredDocument<Doc, Phase> | null> {
     checkCall('find', id, options)
     const found = readForOwner(this.documents, id, this.terms.progress, inSession(options))
@@ -198,7 +197,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Sets what the owner wants; a state rule moves the document when nobody holds it.
+   * Sets the state that the owner wants; a state rule moves the document when no replica holds it.
    * @throws UnknownState for one that no rule names, unless with `{ force: true }`
    */
   async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: StateOptions = NO_OPTIONS): Promise<OwnerVerdict> {
@@ -210,7 +209,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return verdict
   }
 
-  /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
+  /** Ends a sleep: the document is due immediately. A held document is being worked on already; a parked one needs `unpark`. */
   async wake(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
     checkCall('wake', id, options)
     const act = async () =>
@@ -244,8 +243,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. One whose callbacks (docs/callbacks.md) have
-   * something to be told is removed for good at once, and deleted when they have been; until then its `_id` is taken.
+   * Deletes a document outright, even a held one: its holder's outcome is then dropped as lost. One whose callbacks (docs/callbacks.md) have events
+   * to deliver counts as removed immediately, and is deleted once they are delivered; until then its `_id` is taken.
    * @returns `notFound` also for one that is removed already
    */
   async remove(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
@@ -268,8 +267,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Pauses the lifecycle, a phase or a document (docs/pausing.md): running steps end, no other begins, on no replica. An earlier pause of the same by
-   * the same person is replaced; those of others stay. In force on each replica with its next look.
+   * Pauses the lifecycle, a phase or a document (docs/pausing.md): running steps end, no other begins, on no replica. An earlier pause of the same
+   * target by the same person is replaced; those of others stay. In force on each replica with its next look.
    * @example await orders.pause({ phase: 'Packing', by: 'ana', reason: 'no ink', for: '2h' })
    * @throws InvalidOptions
    */
@@ -287,8 +286,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Ends a pause; what is due goes on at once. Other pauses, such as a phase's beside the lifecycle's, or another person's of the same, stay.
-   * @returns whether it was paused
+   * Ends a pause; due documents go on immediately. Pauses of other targets stay (a phase's beside the lifecycle's), and those of other people.
+   * @returns true if it was paused
    * @throws InvalidOptions, also where several people have paused it and `of` doesn't say whose pause ends
    */
   async resume(options: ResumeOptions<Doc, Phase> = {}): Promise<boolean> {
@@ -302,8 +301,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Asks for the step of a document that runs now to stop, wherever it runs (docs/pausing.md): its signal aborts within a second. The document
-   * stays leased until its handler has ended; then it is parked, which says by whom and why, unless the handler has moved it on.
+   * Asks the running step of a document to stop, wherever it runs (docs/pausing.md): its signal aborts within a second. The document stays leased
+   * until its handler has ended. Then it is parked, with the person and the reason, unless the handler has moved it on.
    * @example await orders.cancel('order-4711', { by: 'ana', reason: 'stuck' }) // 'asked'
    * @throws InvalidOptions
    */
@@ -319,8 +318,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Answers the question that a document asks (docs/questions.md); its handler then runs at once, with `step.answer`. One answer counts: a second
-   * one, and one that comes after the question's time, change nothing.
+   * Answers the question that a document asks (docs/questions.md); its handler then runs immediately, with `step.answer`. Only one answer counts: a
+   * second one, and one that comes after the question's time, change nothing.
    * @example await orders.answer('order-4711', { option: 'yes', by: 'ana' }) // { kind: 'answered', question: 'Ship it?', option: 'yes' }
    * @throws InvalidOptions
    */
@@ -350,12 +349,12 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return found as DocumentQuestion<Doc, Phase>[]
   }
 
-  /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */
+  /** Resolves when replicas have been notified of the writes, or that was given up (after a second at most): for a program that ends. */
   flush(): Promise<void> {
     return this.rings.flush()
   }
 
-  /** An action on one document, of which an entry is kept where the caller says who does it. */
+  /** Acts on one document, and keeps an entry where the caller names a person. */
   private async recordOn<T extends string>(
     id: IdOf<Doc>,
     options: Pick<OwnerOptions, 'audit' | 'session'>,
@@ -384,7 +383,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return audited(this.db, audit, action, { ...inSession({ session }), act, ended })
   }
 
-  /** Where others lease by `lockedAt` alone, the terms in force tell their leases from sleeps. */
+  /** The terms in force: where other writers lease by `lockedAt` alone, these distinguish leases from sleeps. */
   private async termsInForce(): Promise<Terms> {
     return this.model.settings.legacyWriters
       ? { ...(await this.lockTimeoutInForce()), legacyWriters: true }

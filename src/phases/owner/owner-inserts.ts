@@ -36,8 +36,8 @@ const insertManyOptions = t.object({
 })
 
 /**
- * What `insertMany`, and `insert` without `onDuplicate`, are given.
- * @throws InvalidOptions; InvalidDocument for one that is no object
+ * Checks the arguments of `insertMany`, and of `insert` without `onDuplicate`.
+ * @throws InvalidOptions; InvalidDocument for one that isn't an object
  */
 export function checkInserts({ name, phases }: LifecycleModel, called: string, docs: unknown, options: unknown): void {
   checkCallOptions(called, options, insertManyOptions)
@@ -49,7 +49,7 @@ export function checkInserts({ name, phases }: LifecycleModel, called: string, d
   }
 }
 
-/** Gives it an `_id` as the driver would, but before the insert, and says when that is, by the same clock as an ObjectId. */
+/** Gives it an `_id` as the driver would, but before the insert, and a `createdAt` by the same clock as an ObjectId. */
 export function completed({ options }: Db, doc: Document): Document {
   const { forceServerObjectId, pkFactory } = options ?? {}
   const dated = { ...doc, createdAt: doc['createdAt'] ?? systemClock.now() }
@@ -69,7 +69,7 @@ export function checkDocument({ name, phases, settings }: LifecycleModel, doc: D
   if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
 }
 
-/** The document would be put aside, or mended, instead of being worked on. */
+/** The reason why the document would be quarantined, or mended, instead of being worked on. */
 function whyNeverClaimed(doc: Document, progress: string): string | undefined {
   const { lockedAt, [progress]: ours } = doc
   if (lockedAt != null && !types.isDate(lockedAt))
@@ -80,7 +80,7 @@ function whyNeverClaimed(doc: Document, progress: string): string | undefined {
 }
 
 /**
- * What an insert needs that may meet a document: an `_id`, and none of the fields that say what became of that.
+ * Checks a document whose insert may find another with its `_id`: it needs an `_id`, and none of the fields that Phaselock writes.
  * @throws InvalidDocument
  */
 export function checkMeeting({ name, phases, settings }: LifecycleModel, document: Document): void {
@@ -100,7 +100,7 @@ export function checkMeeting({ name, phases, settings }: LifecycleModel, documen
 
 const REMOVED = 'it is removed, and deleted when its callbacks have been told: insert it again then'
 
-/** @throws InvalidDocument where the document that is there is none that may be met; DocumentExists where it is removed */
+/** @throws InvalidDocument where `onDuplicate` can't apply to the existing document; DocumentExists where that one is removed */
 export function insertResult<Id>({ name, phases, settings }: LifecycleModel, id: Id, end: Insertion): InsertResult<Id> {
   if (end.kind === 'removed') throw new DocumentExists(name, id, '_id_', 0, new Error('removed'), REMOVED)
   if (end.kind !== 'refused') return { id, kind: end.kind }
@@ -111,20 +111,20 @@ export function insertResult<Id>({ name, phases, settings }: LifecycleModel, id:
   throw new InvalidDocument(name, end.phase, known, problem)
 }
 
-/** How it is told in the audit. */
+/** The end of an insert as the audit records it. */
 export function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): AuditedEnd {
   if (kind === 'ignored') return { outcome: 'unchanged' }
   if (kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
   return { outcome: 'done', after: kind === 'woken' ? undefined : after }
 }
 
-/** What gives a replica something to do. */
+/** True if the insert gives a replica something to do. */
 export const hasMadeDue = (kind: InsertResult['kind']): boolean =>
   kind === 'woken' || kind === 'replaced' || kind === 'restarted'
 
 /**
- * What an insert has failed with, for its caller. With `onDuplicate` a document goes into a command up to three times: as it is, and as what is
- * left for one that is held.
+ * The error of a failed insert, for its caller. With `onDuplicate` a document goes into a command up to three times: as it is, and as what is kept
+ * for a held one.
  */
 export function notInserted(model: LifecycleModel, error: Error, docs: readonly Document[]): Error {
   if (isDuplicateKey(error)) return existing(model.name, error, docs)
@@ -140,7 +140,7 @@ export function notInserted(model: LifecycleModel, error: Error, docs: readonly 
 const MB = 1024 * 1024
 const sizeOf = (document: Document): number => BSON.calculateObjectSize(document)
 
-/** Inserts are ordered: those before the one that exists are stored. */
+/** The error for a duplicate key. Inserts are ordered: those before the one that exists are stored. */
 function existing(lifecycle: string, error: Error, docs: readonly Document[]): DocumentExists {
   const { writeErrors, message } = error as Error & { writeErrors?: { index?: number } | { index?: number }[] }
   const at = [writeErrors ?? []].flat()[0]?.index ?? 0

@@ -45,7 +45,7 @@ const pauseFields = {
   audit: t.optional(t.flag),
 }
 
-/** By whom, why and until when. @throws InvalidOptions */
+/** The person, the reason and the end of a pause. @throws InvalidOptions */
 export function pauseOf(called: string, options: unknown): Omit<NewPause, 'target'> {
   return withEnd(called, checkOptions(called, t.object(pauseFields), options))
 }
@@ -65,7 +65,7 @@ function withEnd(called: string, given: Given): Omit<NewPause, 'target'> {
   return { by, reason: reason ?? null, end: afterMs === undefined ? until : { afterMs } }
 }
 
-/** What is to go on, and whose pause of it is meant. @throws InvalidOptions */
+/** The target that is to go on, and the person whose pause of it ends. @throws InvalidOptions */
 export function resumed(
   model: LifecycleModel,
   options: unknown,
@@ -78,14 +78,14 @@ export function resumed(
 
 type Owned = { readonly by: string }
 
-/** Pauses of one thing before and after somebody has paused it, for the audit. */
+/** The pauses of one target before and after a person has paused it, for the audit. */
 export const pausedEnd = <P extends Owned>(end: { readonly pause: P; readonly before: readonly P[] }): AuditedEnd => ({
   outcome: 'done',
   before: { pauses: end.before },
   after: { pauses: [...end.before.filter(({ by }) => by !== end.pause.by), end.pause] },
 })
 
-/** The same where somebody has ended one. */
+/** The same where a person has ended one. */
 export function resumedEnd<P extends Owned>(
   verdict: { readonly before: readonly P[]; readonly ended: P | undefined } | undefined,
 ): AuditedEnd {
@@ -98,13 +98,13 @@ export function resumedEnd<P extends Owned>(
 /** The people who have paused something, in words. */
 export const ownersOf = (pauses: readonly Owned[]): string => pauses.map(({ by }) => by).join(', ')
 
-/** Several people have paused it, and whose pause is to end wasn't said. */
+/** The error where several people have paused it, and the caller doesn't say whose pause ends. */
 export const severalPauses = (called: string, pauses: readonly Owned[]): InvalidOptions =>
   new InvalidOptions(called, [
     `of: expected whose pause ends (${ownersOf(pauses)}), because there are several, got none`,
   ])
 
-/** Who names a document or a phase that turns out to be undefined doesn't mean the whole lifecycle. */
+/** Refuses an undefined document or phase: a caller who names one doesn't mean the whole lifecycle. */
 function requireScope(called: string, options: unknown): void {
   const lost = ['id', 'phase'].find(
     (name) => Object.hasOwn(Object(options), name) && Reflect.get(Object(options), name) === undefined,
@@ -127,7 +127,7 @@ interface Stop {
   readonly id: unknown
   readonly by: string
   readonly reason: string | null
-  /** Whether one that nobody holds is parked. */
+  /** True if a document that no replica holds is parked. */
   readonly evenIdle: boolean
 }
 
@@ -149,6 +149,6 @@ export async function askToStop(
     legacyWriters: settings.legacyWriters,
     validUntil: inForce?.knownUntil,
   })
-  // Somebody has claimed it meanwhile, or has parked it.
+  // In the meantime a replica has claimed it, or has parked it.
   return (await parkIdle(documents, terms, id, { by, error })) ? 'stopped' : 'notHeld'
 }

@@ -6,10 +6,10 @@ import type { LifecycleModel } from '../model/model.js'
 import { afterCommit } from './after-commit.js'
 import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-types.js'
 
-/** A replica that doesn't find a document looks again 50 to 100 ms later. */
+/** The time after which a ring is repeated. A replica that doesn't find a document looks again 50 to 100 ms later. */
 const RINGS_AGAIN_AFTER_MS = 40
 
-/** Rings for those of an owner's writes that give a replica something to do. Nobody waits for a ring. */
+/** Rings for those of an owner's writes that give a replica something to do. No caller waits for a ring. */
 export class OwnerRings {
   private readonly ringer: Ringer | undefined
 
@@ -22,8 +22,8 @@ export class OwnerRings {
   }
 
   /**
-   * For documents whose insert is under way: one ring, however many they are. If they are few it names them, and is rung while the server
-   * makes them durable: from its answer to the handler's start 4.6 ms instead of 6.3, and 9.3 without names (medians, alternating, on a
+   * Rings for documents whose insert is under way: one ring for all of them. If they are few it names them, and is rung while the server makes them
+   * durable. From the server's answer to the handler's start that takes 4.6 ms instead of 6.3, and 9.3 without names (medians, alternating, on a
    * shared machine).
    * @returns to be called when they are stored
    */
@@ -32,7 +32,7 @@ export class OwnerRings {
     if (!ring) return () => undefined
     if (!ring.ids || options.session?.inTransaction()) return () => this.ring(ring, options)
     this.ring(ring, options)
-    // By then whoever has heard of them has looked in vain.
+    // Replicas that got the first ring have looked already, and found nothing.
     return () => void (systemClock.monotonicMs() - startedMs > RINGS_AGAIN_AFTER_MS && this.ring(ring, options))
   }
 
@@ -47,14 +47,14 @@ export class OwnerRings {
     if (isRuled) return { lifecycles }
     if (due.size === 0) return undefined
     const ids = docs.map(({ _id }) => _id)
-    // A look reports odd fields.
+    // Documents with malformed fields aren't named: a look reports them.
     const areAllDue = docs.every(
       (doc) => due.has(doc['phase']) && doc['lockedAt'] === undefined && oddFields(doc).length === 0,
     )
     return ringFor(lifecycles, [...due], known === 'these' && areAllDue ? ids : undefined)
   }
 
-  /** Something is due, or a rule has something to move: a look finds out which. */
+  /** Rings where something is due, or a rule has something to move: a look finds out which. */
   look(options: OwnerOptions): void {
     this.ring({ lifecycles: [this.model.name] }, options)
   }
@@ -68,7 +68,7 @@ export class OwnerRings {
     else this.ringer?.ring(ring)
   }
 
-  /** Whether a rule moves documents with this state: in a phase, or in any. */
+  /** True if a rule moves documents with this state: in a phase, or in any. */
   isRuled(state: unknown, phase?: string): boolean {
     return this.model.rules.some((rule) => rule.when === state && (phase === undefined || rule.from.includes(phase)))
   }

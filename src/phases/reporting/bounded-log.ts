@@ -7,12 +7,12 @@ const LINES = 10
 /** Causes that are distinguished in an interval; any further ones are counted by their kind. */
 const MOST_CAUSES = 50
 
-/** What lines have in common: one of few kinds, distinguished by where and by what. */
+/** The cause that lines have in common: one of few kinds, distinguished by phase and name. */
 export interface Cause {
   /** One of a fixed few. */
   readonly kind: string
   readonly phase?: string | undefined
-  /** Such as an error's name. */
+  /** A name such as an error's. */
   readonly name?: string | undefined
 }
 
@@ -26,13 +26,13 @@ interface Interval {
 }
 
 /**
- * Log lines about single documents, bounded for each cause: the first ten a minute are written with their details, the rest is counted and
+ * The log lines about single documents, bounded for each cause: the first ten a minute are written with their details, the rest is counted and
  * reported in one line when the minute is over. So 10,000 documents that fail alike are eleven lines, and nothing is left out silently.
  */
 export class BoundedLog {
   private readonly intervals = new Map<string, Interval>()
 
-  /** @param lookAt tells people where to find the documents of a cause */
+  /** @param lookAt a text that leads people to the documents of a cause */
   constructor(
     private readonly logger: Logger,
     private readonly clock: Clock,
@@ -47,7 +47,7 @@ export class BoundedLog {
     this.line('error', cause, message, fields)
   }
 
-  /** To be called now and then: reports what was counted in minutes that are over. Costs nothing when there is nothing. */
+  /** Reports what was counted in minutes that are over. To be called now and then; costs nothing when nothing was counted. */
   flush(): void {
     if (this.intervals.size === 0) return
     const now = this.clock.monotonicMs()
@@ -58,7 +58,7 @@ export class BoundedLog {
     }
   }
 
-  /** Reports all that was counted, as `flush` may never be called again. */
+  /** Reports all that was counted, because `flush` may never be called again. */
   tellAll(): void {
     const now = this.clock.monotonicMs()
     for (const interval of this.intervals.values()) this.summarise(interval, now)

@@ -1,14 +1,14 @@
 import { toStandardError } from '../../options/index.js'
 
-/** Where Phaselock's log lines go: Nest's logger, the command line's, or the user's own (pino, say). */
+/** The destination of Phaselock's log lines: Nest's logger, the command line's, or the user's own (pino, say). */
 export interface Logger {
-  /** Details for whoever looks for a fault. */
+  /** Details for debugging. */
   debug(message: string, fields?: object): void
-  /** What happens once in a while, as expected. */
+  /** Occasional events, as expected. */
   info(message: string, fields?: object): void
-  /** What goes on by itself, but shouldn't be so. */
+  /** Problems that resolve by themselves, but shouldn't occur. */
   warn(message: string, fields?: object): void
-  /** What needs a person. */
+  /** Problems that need a person. */
   error(message: string, fields?: object): void
 }
 
@@ -21,7 +21,7 @@ export function loggerOf(write: (level: keyof Logger, message: string, fields?: 
 /** Drops every line. */
 export const silentLogger: Logger = loggerOf(() => {})
 
-/** Where there is no other: warnings and errors on standard error, so that nothing fails without a word. */
+/** The logger where there is no other: warnings and errors on standard error, so that nothing fails silently. */
 export const warningsLogger: Logger = loggerOf((level, message, fields) => {
   if (level === 'warn' || level === 'error') toStandardError(level, message, fields)
 })

@@ -5,9 +5,9 @@ import type { BoundedLog } from './bounded-log.js'
 
 /** A step was recorded. */
 export interface StepEnded {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
-  /** The phase in which it ran. */
+  /** The phase that it ran in. */
   readonly phase: string
   /** The phase that follows; the same unless the document moved. */
   readonly to: string
@@ -15,101 +15,101 @@ export interface StepEnded {
   readonly id: unknown
   /** The name that `again({ step })` gave it; null: the phase's first one. */
   readonly step: string | null
-  /** How it ended: `again`, `wait`, `moveTo`, `park`, `error`, `unavailable`, ... */
+  /** The outcome: `again`, `wait`, `moveTo`, `park`, `error`, `unavailable`, ... */
   readonly outcome: RecordedOutcome
-  /** What it waits for, why it is parked, or the error's message; null: none. */
+  /** The reason of a wait or a park, or the error's message; null: none. */
   readonly reason: string | null
-  /** How long the handler ran, in ms. */
+  /** The time that the handler ran, in ms. */
   readonly ms: number
 }
 
 /** A callback was called, or given up. */
 export interface CalledBack {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
   /** The document's `_id`. */
   readonly id: unknown
-  /** Its name: `onMoved`. */
+  /** The callback's name: `onMoved`. */
   readonly callback: CallbackName
-  /** Which of the document's events it was called for. */
+  /** The number of the document's event that it was called for. */
   readonly seq: number
   /** 1 for the first call for this event. */
   readonly attempt: number
   /** `told`: it returned; `failed`: it is called again after a pause; `parked`: it has failed too often, and waits for a person. */
   readonly outcome: 'told' | 'failed' | 'parked'
-  /** Why it failed; null: it didn't. */
+  /** The reason why it failed; null: it didn't. */
   readonly reason: string | null
-  /** How long it took, in ms. */
+  /** The time that it took, in ms. */
   readonly ms: number
 }
 
 /** Events for `phaselock.events` that this replica has left out. */
 export interface EventsLost {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
-  /** How many. */
+  /** The number of events. */
   readonly count: number
-  /** Why: the database doesn't keep up, refuses them, or the replica has stopped. */
+  /** The reason: the database doesn't keep up, refuses them, or the replica has stopped. */
   readonly why: string
 }
 
 /** This replica no longer has a document that it worked on, or whose outcome it was recording. */
 export interface LeaseLoss {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
   /** The document's `_id`. */
   readonly id: unknown
-  /** The `lockedBy` under which it was held. */
+  /** The `lockedBy` of its lease. */
   readonly token: string
   /**
-   * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but it may have been recorded before; `renewal`: a renewal
-   * found another holder, the step's signal was aborted; `abandoned`: the outcome of a handler that had been given up; `givenUp`: the
-   * database kept failing to take an outcome, through no fault of the document.
+   * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but it may have been recorded before; `renewal`: a renewal found
+   * another holder, the step's signal was aborted; `abandoned`: the outcome of a handler that had been given up; `givenUp`: the database kept failing
+   * to take an outcome, through no fault of the document.
    */
   readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned' | 'givenUp'
 }
 
 /** A claim is over. */
 export interface Claiming {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
   /** The phase whose documents were claimed. */
   readonly phase: string
-  /** How many this replica has won. */
+  /** The number of documents that this replica has won. */
   readonly claimed: number
-  /** Candidates that went to another replica. */
+  /** The number of candidates that went to another replica. */
   readonly lost: number
 }
 
 /** A tick is over. */
 export interface Ticked {
-  /** How long it took. */
+  /** The time that it took, in seconds. */
   readonly seconds: number
-  /** What ended it early; undefined: nothing. */
+  /** The error that ended it early; undefined: none. */
   readonly error?: unknown
 }
 
 /** A document that isn't as Phaselock needs it; the others go on. Reported once for each document and reason. */
 export interface BrokenDocument {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
   /** The document's `_id`. */
   readonly id: unknown
   /**
-   * What is wrong with it: a field by its name, with another type in it; or why it refuses writes: `tooLarge`, `validator`,
-   * `uniqueIndex`, `refused`; `_id` where no command matches it; `unreadable` where the driver can't read it.
+   * The problem: a field by its name, with another type in it; or the reason why it refuses writes: `tooLarge`, `validator`, `uniqueIndex`,
+   * `refused`; `_id` where no command matches it; `unreadable` where the driver can't read it.
    */
   readonly reason: BrokenReason
-  /** What was found there ('a string'), or the server's message. */
+  /** The value that was found there ('a string'), or the server's message. */
   readonly found: string
   /**
-   * `mended`: it has a sound value now; `leftAlone`: it stays, and counts as missing; `putAside`: `lockedAt` is 9999-12-31
-   * and nothing else of it was changed; `skipped`: it refuses writes, this replica tries again after growing pauses.
+   * `mended`: it has a sound value now; `leftAlone`: it stays, and counts as missing; `putAside`: quarantined, `lockedAt` is 9999-12-31 and nothing
+   * else of it was changed; `skipped`: it refuses writes, this replica tries again after growing pauses.
    */
   readonly fate: 'mended' | 'leftAlone' | 'putAside' | 'skipped'
 }
 
-/** A field of the wrong type by its name, or why a document refuses writes. */
+/** A field of the wrong type by its name, or the reason why a document refuses writes. */
 export type BrokenReason =
   | 'lockedAt'
   | 'lockedBy'
@@ -128,51 +128,51 @@ export type BrokenReason =
 
 /** The event loop of the process didn't turn for a while. */
 export interface LoopBlocked {
-  /** For how long at least. */
+  /** The least time that it was blocked, in ms. */
   readonly ms: number
-  /** Whose handlers ran meanwhile; empty: none of this replica's, so something else in the process blocked it. */
+  /** The phases whose handlers ran in the meantime; empty: none of this replica's, so something else in the process blocked it. */
   readonly by: readonly { readonly lifecycle: string; readonly phase: string }[]
-  /** Whether it was the one in `by`: its handler ran for half of it or more without a pause. Otherwise any of those in `by` may have done it. */
+  /** True if the handler in `by` blocked it: it ran for half of the time or more without a pause. Otherwise any of those in `by` may have done it. */
   readonly certain: boolean
   /**
-   * How long of that the process waited for a processor, as the machine or its container's limit gave it none (Linux; elsewhere 0). If the
-   * rest is less than the limit, `by` is empty: no handler is to blame.
+   * The part of the time when the process waited for a processor, because the machine or its container's limit gave it none (Linux; elsewhere 0). If
+   * the rest is less than the limit, `by` is empty: no handler is to blame.
    */
   readonly withoutCpuMs: number
 }
 
-/** Somebody has rung, once or often since the last time. */
+/** The rings since the last time, one or more. */
 export type Rung = Ring
 
 /** Something outside that a lifecycle's documents wait for is watched, or can't be. */
 export interface Watched {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
-  /** Where: `cluster eu-1`. */
+  /** The source: `cluster eu-1`. */
   readonly source: string
-  /** What of it: `Certificate`. */
+  /** The kind of thing that is watched there: `Certificate`. */
   readonly what: string
-  /** undefined: it needn't be watched any more. */
+  /** True if it is watched, false if it can't be; undefined: it needn't be watched any more. */
   readonly up: boolean | undefined
 }
 
 /** Sleeping documents were woken by background work of their lifecycle. */
 export interface Woken {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
-  /** How many. */
+  /** The number of documents. */
   readonly count: number
   /** The source of the news that they were woken for; undefined: none was named. */
   readonly source: string | undefined
 }
 
-/** The server's clock stepped, as this replica has seen or was told. */
+/** The server's clock stepped: this replica has seen it, or another has reported it. */
 export interface ClockStepped {
-  /** How far; below 0: back. */
+  /** The size of the step; below 0: back. */
   readonly ms: number
 }
 
-/** What happens inside a replica: each event and its data. */
+/** The events inside a replica, each with its data. */
 export interface ReplicaEvents {
   /** A claim is over, won or not. */
   claimed: Claiming
@@ -204,7 +204,7 @@ export interface ReplicaEvents {
   clockStepped: ClockStepped
 }
 
-/** The one list of them; leaving one out doesn't compile. */
+/** The one list of all events; leaving one out doesn't compile. */
 export const REPLICA_EVENTS = Object.keys({
   claimed: true,
   stepEnded: true,
@@ -222,7 +222,7 @@ export const REPLICA_EVENTS = Object.keys({
   clockStepped: true,
 } satisfies Record<keyof ReplicaEvents, true>) as readonly (keyof ReplicaEvents)[]
 
-/** Notified of what happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
+/** An observer of a replica's events, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export type ReplicaObserver = { [event in keyof ReplicaEvents]?: (told: ReplicaEvents[event]) => void }
 
 /** One observer that notifies several; what one throws or rejects with is only logged. */

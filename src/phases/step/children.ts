@@ -9,89 +9,89 @@ import { endPhases, type LifecycleModel } from '../model/model.js'
 export interface Child {
   /** The lifecycle that it belongs to. */
   readonly lifecycle: string
-  /** What its parent calls it: unique among its children of this lifecycle, at most 200 characters. */
+  /** The name that its parent gives it: unique among its children of this lifecycle, at most 200 characters. */
   readonly key: string
-  /** The document as it is inserted. Without an `_id` it gets one made of its parent's lifecycle and `_id`, and of its key. */
+  /** The document to insert. Without an `_id` it gets one made of its parent's lifecycle and `_id`, and of its key. */
   readonly document: object
 }
 
-/** How a list of children is inserted. */
+/** The options for inserting a list of children. */
 export interface ChildrenOptions {
-  /** By which the list is inserted once: at most 200 characters. Default: the phase, and the step's name if it has one. */
+  /** The name under which the list is inserted once: at most 200 characters. Default: the phase, and the step's name if it has one. */
   readonly list?: string | undefined
 }
 
-/** When a document's children are done, and what becomes of those that are parked. */
+/** The rule by which a document's children are done, and how parked ones count. */
 export interface ChildrenDoneOptions {
   /**
-   * `allSucceeded`, `allDone` (however they ended), `anyFailed`, or so many successes, such as `2 of 3`. It is decided as soon as the rest can't
+   * `allSucceeded`, `allDone` (however they ended), `anyFailed`, or a number of successes, such as `2 of 3`. It is decided as soon as the rest can't
    * change it.
    */
   readonly rule: ChildrenRule
   /** A parked child `waits` for a person, and its parent with it; or it counts as failed (`fails`). Default `waits`. */
   readonly parked?: 'waits' | 'fails' | undefined
   /**
-   * What ends the document's sleep: the child's end that `decided` it, or `each` end, for a handler that goes by more than counts. Default `decided`.
+   * The child's end that wakes the document: the one that `decided` it, or `each`, for a handler that goes by more than counts. Default `decided`.
    */
   readonly wake?: 'decided' | 'each' | undefined
-  /** How long the document sleeps at most before its children are counted again, should the end of the last one not be told. Default 1m. */
+  /** The time that the document sleeps at most before its children are counted again, in case the last one's end isn't reported. Default 1m. */
   readonly recheck?: Duration | undefined
 }
 
-/** How a document's children are, the worst first. */
+/** The states of a document's children, the worst first. */
 export const CHILD_STATES = ['parked', 'failed', 'removed', 'open', 'succeeded'] as const
 /** The state of a child, as its parent counts it. */
 export type ChildState = (typeof CHILD_STATES)[number]
 
-/** How many children a document has in each state. */
+/** The number of a document's children in each state. */
 export interface ChildCounts extends Readonly<Record<ChildState, number>> {
-  /** How many it has, with those that aren't there any more (`removed`). */
+  /** The number of all its children, with those that no longer exist (`removed`). */
   readonly total: number
   /** Those that wait for a person. */
   readonly parked: number
   /** Those in a phase with `failed: true`. */
   readonly failed: number
-  /** Those that aren't there any more. */
+  /** Those that no longer exist. */
   readonly removed: number
   /** Those that go on. */
   readonly open: number
-  /** Those in any other phase in which they have ended. */
+  /** Those that have ended in any other phase. */
   readonly succeeded: number
 }
 
-/** Whether a document's children are done, by a rule. */
+/** The state of a document's children by a rule. */
 export interface ChildrenDone {
-  /** Whether the rule has its answer; without it: `return step.wait(done.text)`, and the document is woken when it has. */
+  /** True once the rule is decided. Until then: `return step.wait(done.text)`, and the document is woken when it is. */
   readonly decided: boolean
-  /** Whether the rule is met; false as long as it isn't decided. */
+  /** True if the rule is met; false until it is decided. */
   readonly met: boolean
-  /** How many are in which state. */
+  /** The number of children in each state. */
   readonly counts: ChildCounts
-  /** The worst state that one of them is in; undefined: there are none. */
+  /** The worst state of any of them; undefined: it has no children. */
   readonly worst: ChildState | undefined
   /** For people: `2 of 3 children have ended (1 failed)`. */
   readonly text: string
 }
 
-/** How a document's children are removed before it. */
+/** The options for removing a document's children before it. */
 export interface RemoveChildrenOptions {
   /**
    * The owner's state that is set on them; a rule of their lifecycle takes them down. Those of a lifecycle without a rule for it are deleted
-   * outright, as soon as nobody holds them. Default `Deleted`.
+   * outright, as soon as no replica holds them. Default `Deleted`.
    */
   readonly state?: string | undefined
   /**
-   * Only the children of these lists, such as the phases that inserted them; those in a final phase, too. Once none is there any more, the lists are
+   * Only the children of these lists, such as the phases that inserted them; those in a final phase, too. Once all of them are gone, the lists are
    * forgotten: the same step may insert them again. Lists that it doesn't have are left out. Default: all children, whose lists stay.
    */
   readonly lists?: readonly string[] | undefined
 }
 
-/** Whether a document's children are gone. */
+/** The progress of removing a document's children. */
 export interface ChildrenRemoved {
-  /** Whether all are gone, or final; without it: `return step.wait(gone.text)`. */
+  /** True once all are gone, or final. Until then: `return step.wait(gone.text)`. */
   readonly done: boolean
-  /** How many are left. */
+  /** The number of children that are left. */
   readonly left: number
   /** For people: `2 children are left`. */
   readonly text: string
@@ -103,7 +103,7 @@ const N_OF_M = /^([1-9]\d{0,8}) of ([1-9]\d{0,8})$/
 const DEFAULT_RECHECK = '1m'
 const LONGEST_RECHECK_MS = 24 * 3_600_000
 
-/** The worst state that there is one in. */
+/** The worst state that any child is in. */
 export const worstOf = (counts: Readonly<Record<ChildState, number>>): ChildState | undefined =>
   CHILD_STATES.find((state) => counts[state] > 0)
 
@@ -117,13 +117,13 @@ export function countsText(counts: ChildCounts): string {
   return `${Math.max(0, total - parked - open)} of ${total} ${total === 1 ? 'child has' : 'children have'} ended${some}`
 }
 
-/** So many successes that a rule asks for; undefined: it isn't one of these rules. */
+/** The number of successes that a rule asks for; undefined: it isn't such a rule. */
 export function successesFor(rule: ChildrenRule): { readonly n: number; readonly m: number } | undefined {
   const [, n, m] = N_OF_M.exec(rule) ?? []
   return n === undefined ? undefined : { n: Number(n), m: Number(m) }
 }
 
-/** What a rule says of these counts. A child that was removed has failed: nobody will ever know better. */
+/** The verdict of a rule on these counts. A removed child has failed: its end will never be known. */
 export function decide(rule: ChildrenRule, counts: ChildCounts, parked: 'waits' | 'fails'): ChildrenDone {
   const failed = counts.failed + counts.removed + (parked === 'fails' ? counts.parked : 0)
   const left = counts.open + (parked === 'fails' ? 0 : counts.parked)
@@ -144,7 +144,7 @@ export function decide(rule: ChildrenRule, counts: ChildCounts, parked: 'waits' 
   }
 }
 
-/** What was counted by phase, by state; what isn't there any more was removed. */
+/** Sums up counts by phase into counts by state; a child that no longer exists was removed. */
 export function countsOf(found: readonly ChildrenInPhase[], model: LifecycleModel, inserted: number): ChildCounts {
   const { succeeded, failed } = endPhases(model)
   const sum = (isMeant: (one: (typeof found)[number]) => boolean) =>
@@ -156,7 +156,7 @@ export function countsOf(found: readonly ChildrenInPhase[], model: LifecycleMode
   return { ...counts, open, removed: Math.max(0, inserted - there), total: Math.max(inserted, there) }
 }
 
-/** Those of several lifecycles together. */
+/** The counts of several lifecycles together. */
 export function sumOf(all: readonly ChildCounts[]): ChildCounts {
   const none: ChildCounts = { total: 0, succeeded: 0, failed: 0, parked: 0, open: 0, removed: 0 }
   return all.reduce(
@@ -172,7 +172,7 @@ export function sumOf(all: readonly ChildCounts[]): ChildCounts {
   )
 }
 
-/** @throws InvalidOutcome for what isn't a rule, or a rule about another number of children */
+/** @throws InvalidOutcome for a value that isn't a rule, or a rule about another number of children */
 export function readDoneOptions(options: unknown, total: number) {
   const {
     rule,
@@ -215,7 +215,7 @@ export function readRemoveOptions(options: unknown) {
   return { state, lists: lists as readonly string[] | undefined }
 }
 
-/** @throws InvalidOutcome for what isn't a list of children with keys of their own */
+/** @throws InvalidOutcome for a value that isn't a list of children with keys of their own */
 export function readChildren(children: unknown, options: unknown, defaultList: string) {
   const { list = defaultList } = known(options ?? {}, 'children', ['list'])
   if (!isName(list))
@@ -233,7 +233,7 @@ export function readChildren(children: unknown, options: unknown, defaultList: s
       throw new InvalidOutcome(`children: expected lifecycle.child(key, document), got ${shown(child)}`)
     if (!isName(key))
       throw new InvalidOutcome(`children: expected a key of 1 to ${LONGEST_NAME} characters, got ${shown(key)}`)
-    // It would be stored as another character, and the child not be found again under the _id that is made of its key.
+    // It would be stored as another character. The child would not be found again under the _id that is made of its key.
     if (!key.isWellFormed())
       throw new InvalidOutcome(
         `children: expected a key of whole characters, got ${shown(key)}: half of one (a surrogate) can't be stored; was it cut?`,

@@ -4,10 +4,10 @@ import { brand } from '../../options/index.js'
 import { requireStorable } from '../errors/storable.js'
 import type { Step } from './step.js'
 
-/** What a step requires of its document besides the token: that its lease hasn't moved. Missing: nothing. */
+/** The condition of a step on its document besides the token: that its lease hasn't moved. Missing: no condition. */
 export const LEASE_UNMOVED = Symbol.for('phaselock:lease-unmoved')
 
-/** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
+/** The error of a step that no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
 export class NoLongerHeld extends Error {
   override readonly name = 'NoLongerHeld'
   constructor(
@@ -22,24 +22,24 @@ export class NoLongerHeld extends Error {
 
 /** A document as its handler got it. */
 export type HeldDocument = {
-  /** Of any type. */
+  /** The `_id`, of any type. */
   readonly _id: unknown
   /** The token of this step's claim; without one nothing counts as held. */
   readonly lockedBy?: string
 }
-/** What a Holder uses of the step that it works for: a handler passes its `step`. */
+/** The part of a step that its Holder uses: a handler passes its `step`. */
 export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'> & {
   /** @internal */
   readonly [LEASE_UNMOVED]?: Document
 }
 
 /**
- * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its token, so "a
- * token of this claim is still there" means: nobody has moved it on since. (A checkpoint changes the token, within the claim.) Only a
- * legacy writer leaves the token there: where there are any, the lease must not have moved either.
+ * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its token. So "a token of
+ * this claim is still there" means: no one has moved it on since. (A checkpoint changes the token, within the claim.) Only a legacy writer leaves the
+ * token there: where there are any, the lease must not have moved either.
  */
 export class Holder {
-  /** The step's: pass it to outside systems that refuse lower ones. */
+  /** The step's fence: pass it to outside systems that refuse lower ones. */
   readonly fence: number
   private readonly filter: Document
 
@@ -53,7 +53,7 @@ export class Holder {
   }
 
   /**
-   * Asks the database whether the document is still this step's, then the lease's own clock.
+   * Asks the database if the document is still this step's, then the lease's own clock.
    * @throws NoLongerHeld
    */
   async assertHeld(): Promise<void> {
@@ -62,12 +62,12 @@ export class Holder {
   }
 
   /**
-   * Inserts a document elsewhere if this step still holds its own: one command, judged by the server when it runs. A write
-   * that was sent late, or delayed on its way, inserts nothing. Repeated, it changes nothing.
+   * Inserts a document elsewhere if this step still holds its own: one command, judged by the server when it runs. A write that was sent late, or
+   * delayed on its way, inserts nothing. Repeated, it changes nothing.
    * @param into.collection the name of the collection that gets it
    * @param into.db another database of the same server
    * @throws InvalidOutcome for values that can't be stored as they are
-   * @param whenExists what becomes of a document with the same `_id`: it stays as it is unless an update says more
+   * @param whenExists the effect on a document with the same `_id`: it stays as it is unless an update says more
    */
   async insert(
     document: Document,

@@ -5,13 +5,13 @@ import { readOptions, t } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 import type { Handler } from '../step/step.js'
 
-/** How a handler in a thread is run. */
+/** The options of a handler in a thread. */
 export interface ThreadOptions {
   /** The name of the module's export that is the handler. Default: its default export. */
   readonly export?: string
   /**
-   * How long the handler may go on after its signal has aborted; then its thread is ended. Default 500ms, 0ms to 1h. At the
-   * end of a shutdown's grace there is 1 s in all.
+   * The time that the handler may go on after its signal has aborted; then its thread is ended. Default 500ms, 0ms to 1h. At the end of a shutdown's
+   * grace there is 1 s in all.
    */
   readonly terminateAfter?: Duration
 }
@@ -29,12 +29,12 @@ export class InvalidThread extends Error {
   override readonly name = 'InvalidThread'
 }
 
-/** Where a handler of this kind keeps its declaration. */
+/** The key for the declaration of a handler in a thread. */
 const DECLARATION = Symbol.for('phaselock:thread')
-/** The engine's step runs declarations; a step of another origin (a stand-in in a test) has no threads. */
+/** The method of the engine's step that runs declarations; a step of another origin (a stand-in in a test) has no threads. */
 export const IN_THREAD = Symbol.for('phaselock:in-thread')
 
-/** What a step of the engine has, besides what handlers see. */
+/** The part of the engine's step that handlers don't see. */
 export interface RunsThreads {
   [IN_THREAD](declaration: ThreadDeclaration, document: Record<string, unknown>): Promise<unknown>
 }
@@ -48,15 +48,15 @@ const threadOptions = t.object({
 } satisfies t.TypesOf<ThreadOptions>)
 
 /**
- * A handler that runs in a worker thread: renewals and other documents go on while it computes. Its module's export is a
- * handler like any other; the document and the step reach it as copies, and what it returns comes back as one
- * (docs/threads.md). Give its type, so that it is checked against the phase:
+ * A handler that runs in a worker thread: renewals and other documents go on while it computes. Its module's export is a handler like any other. The
+ * document and the step reach it as copies, and its result comes back as one (docs/threads.md). Give its type, so that it is checked against the
+ * phase:
  *
  *     film.handle({ Rendering: thread<typeof import('./render.js').default>(new URL('./render.js', import.meta.url)) })
  *
  * A replica loads the module when it starts, and fails with InvalidLifecycle when it has no such function.
  * @param module its URL, or an absolute path
- * @throws InvalidThread for what isn't a module's URL (a function can't be sent to a thread), a missing file, unknown options
+ * @throws InvalidThread for a value that isn't a module's URL (a function can't be sent to a thread), a missing file, unknown options
  */
 export function thread<H extends (document: never, step: never) => Promise<unknown> = AnyPhase>(
   module: URL | string,
@@ -81,7 +81,7 @@ export function threadOf(handler: unknown): ThreadDeclaration | undefined {
   return typeof handler === 'function' ? (handler as { [DECLARATION]?: ThreadDeclaration })[DECLARATION] : undefined
 }
 
-/** A handler that stands in for another one, which may be known only later: the other's declaration applies to it too. */
+/** Makes a handler stand in for another one, which may be known only later: the other's declaration applies to it too. */
 export function standsFor<T extends object>(handler: T, other: () => unknown): T {
   if (Object.hasOwn(handler, DECLARATION) || other() === handler) return handler
   return Object.defineProperty(handler, DECLARATION, { get: () => threadOf(other()) })
@@ -107,7 +107,7 @@ function urlOf(module: unknown): URL {
   throw new InvalidThread(`thread: ${how}, got ${module instanceof URL ? module.href : JSON.stringify(module)}`)
 }
 
-/** From TypeScript sources that Node runs as they are (it strips the types), `./render.js` is `./render.ts`. */
+/** The module's URL. From TypeScript sources that Node runs as they are (it strips the types), `./render.js` is `./render.ts`. */
 function withFile(url: URL): URL {
   const path = fileURLToPath(url)
   if (existsSync(path)) return url

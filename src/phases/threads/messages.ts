@@ -4,14 +4,14 @@ import type { StepAnswer } from '../step/step.js'
 import type { ThreadDeclaration } from './declaration.js'
 import type { SentError } from './sent-error.js'
 
-/** Why a step was asked to stop, by its number in the cell; 0: it wasn't. */
+/** The reasons why a step was asked to stop, by their numbers in the cell; 0: it wasn't. */
 const REASONS: readonly StepAborted['why'][] = [
   ...(['lease in danger', 'lease lost', 'step timeout', 'deadline', 'shutdown', 'cancelled'] as const),
 ]
 
 /**
- * Memory that both threads share while a step runs. A handler that computes without a pause sees in it why it is to stop, and until when
- * its lease lasts at least (`processMs`); the replica sees whether the thread has begun with the step.
+ * Memory that both threads share while a step runs. A handler that computes without a pause reads in it why it must stop, and until when its lease
+ * lasts at least (`processMs`). The replica reads in it if the thread has begun with the step.
  */
 export class Cell {
   private readonly reason: Int32Array
@@ -60,7 +60,7 @@ export interface StepTask {
   readonly port: MessagePort
 }
 
-/** How a step ended in its thread. */
+/** The end of a step in its thread. */
 export type StepResult =
   | { readonly kind: 'returned'; readonly value: unknown; readonly set: Uint8Array | undefined }
   | { readonly kind: 'threw'; readonly error: SentError }
@@ -68,7 +68,7 @@ export type StepResult =
 export type ToThread =
   | { readonly kind: 'abort' }
   | { readonly kind: 'stored'; readonly checkpoint: number; readonly error: SentError | undefined }
-  /** What became of a call about children. */
+  /** The answer to a call about children, or about another document. */
   | {
       readonly kind: 'answered'
       readonly call: number
@@ -82,7 +82,7 @@ export type FromThread =
       readonly kind: 'call'
       readonly call: number
       readonly method: 'children' | 'childrenDone' | 'childrenOf' | 'removeChildren' | 'waitFor'
-      /** What it was given, first to last. */
+      /** The call's arguments, first to last. */
       readonly given: Uint8Array
     }
   | {

@@ -3,22 +3,22 @@ import { textOf, tried } from '../errors/kept-text.js'
 
 /** Anything that was thrown, on its way between threads. */
 export interface SentError {
-  /** False: what was thrown is not an Error; its text is the message. */
+  /** False: the value that was thrown is not an Error; its text is the message. */
   readonly isError: boolean
   readonly message: string
   readonly name?: string | undefined
   readonly stack?: string | undefined
   readonly code?: string | number | undefined
-  /** Of Unavailable. */
+  /** For Unavailable. */
   readonly retryAfterMs?: number | undefined
   readonly cause?: SentError | undefined
-  /** Of an AggregateError. */
+  /** For an AggregateError. */
   readonly errors?: readonly SentError[] | undefined
 }
 
 const MOST_CAUSES = 5
 
-/** Never throws: an error's properties may be getters written by its author. */
+/** Packs anything that was thrown. Never throws: an error's properties may be getters written by its author. */
 export function sentError(thrown: unknown, causes = 0): SentError {
   if (!(thrown instanceof Error)) return { isError: false, message: textOf(thrown) }
   const read = <T>(field: string, is: (value: unknown) => value is T): T | undefined => {
@@ -41,8 +41,8 @@ export function sentError(thrown: unknown, causes = 0): SentError {
 }
 
 /**
- * What was thrown, as what it means here. Classes are recognised by their names: the module in the thread may have loaded Phaselock
- * from another file.
+ * Unpacks a thrown value as its counterpart here. Classes are recognized by their names: the module in the thread may have loaded Phaselock from
+ * another file.
  */
 export function receivedError({ isError, name, message, retryAfterMs, ...sent }: SentError): unknown {
   if (!isError) return message

@@ -9,7 +9,7 @@ import type { Wire } from './wire.js'
 
 type Fields = Record<string, unknown>
 
-/** How often a thread learns until when its step's lease lasts; in between it assumes less than the truth. */
+/** The interval after which a thread is given its lease's end again; in between it assumes less than the truth. */
 const TELL_LEASE_MS = 250
 
 /** The thread of a step ended before its handler did: it exited, ran out of memory, or something in it threw unseen. */
@@ -25,12 +25,12 @@ export class ThreadDied extends Error {
   }
 }
 
-/** What of a pool a call needs. Its own type: apps compile these declarations without piscina's. */
+/** The part of a pool that a call needs. Its own type: apps compile these declarations without piscina's. */
 interface Threads {
   run(task: StepTask, options: { signal: AbortSignal; transferList: readonly [StepTask['port']] }): Promise<StepResult>
 }
 
-/** One step in a thread, seen from the replica: tells it what happens, does what it asks for, and waits for its end. */
+/** One step in a thread, seen from the replica: sends it news, does what it asks for, and waits for its end. */
 export class ThreadCall {
   private readonly channel = new MessageChannel()
   private readonly cell = new Cell()
@@ -57,8 +57,8 @@ export class ThreadCall {
   }
 
   /**
-   * The handler's outcome.
-   * @throws what the handler threw, ThreadDied, or StepAborted when its thread had to be ended
+   * Runs the handler and returns its outcome.
+   * @throws the handler's error, ThreadDied, or StepAborted when its thread had to be ended
    */
   async run(pool: Threads, document: Fields, progressField: string): Promise<unknown> {
     const { signal } = this.step
@@ -77,8 +77,8 @@ export class ThreadCall {
       result = await pool.run(task, { signal: this.ending.signal, transferList: [task.port] })
       this.hearTheRest()
     } catch (error) {
-      // Its thread may still be in native code, and its document isn't free before the thread has ended: then the other end of the channel
-      // closes. A port that no thread has received is closed here; closing one that was sent does nothing.
+      // Its thread may still be in native code, and its document isn't free before the thread has ended: then the other end of the channel closes. A
+      // port that no thread has received is closed here; closing one that was sent does nothing.
       this.channel.port2.close()
       await this.gone
       if (this.ending.signal.aborted) throw this.ending.signal.reason
@@ -92,12 +92,12 @@ export class ThreadCall {
     return this.outcomeOf(result)
   }
 
-  /** Its thread can't begin: nothing has run. */
+  /** Ends the call because its thread can't begin: nothing has run. */
   cantBegin(error: Error): void {
     if (!this.cell.hasBegun) this.ending.abort(new ThreadDied(described(this.declaration), error))
   }
 
-  /** First a message: a handler that watches its signal ends by itself. Then its thread is ended, whatever it is doing. */
+  /** Sends a message first: a handler that watches its signal ends by itself. Then its thread is ended, even if it is busy. */
   private aborted(reason: StepAborted): void {
     this.cell.why = reason.why
     this.tell({ kind: 'abort' })
@@ -118,7 +118,7 @@ export class ThreadCall {
     throw this.lost && error instanceof Error && error.name === 'LeaseLost' ? this.lost : error
   }
 
-  /** What the thread had sent before it ended its step: a checkpoint that its handler didn't wait for counts. */
+  /** Reads the messages that the thread sent before it ended its step: a checkpoint that its handler didn't wait for counts. */
   private hearTheRest(): void {
     const { port1 } = this.channel
     if (this.closed) return // Node's receiveMessageOnPort crashes the process on a port that has closed

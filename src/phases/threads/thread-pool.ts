@@ -15,33 +15,33 @@ import { Wire } from './wire.js'
 type Fields = Record<string, unknown>
 
 export interface ThreadPoolOptions {
-  /** Threads at most. Default: the cores that this process may use, but one; at least 1. */
+  /** The number of threads at most. Default: the cores that this process may use, less one; at least 1. */
   readonly size?: number | undefined
-  /** What one thread may keep in memory, in MB of its heap. Default: as much as Node gives a thread. */
+  /** The memory of one thread, in MB of its heap. Default: the amount that Node gives a thread. */
   readonly memoryMb?: number | undefined
   readonly logger?: Logger | undefined
-  /** How long a module may take to load when a replica starts. Default 60,000 ms. @internal */
+  /** The time that a module may take to load when a replica starts. Default 60,000 ms. @internal */
   readonly loadWithinMs?: number | undefined
 }
 
-/** What a call reports: that it waits for a thread (its step has not begun), and that it has got one. */
+/** The progress that a call reports: that it waits for a thread (its step has not begun), and that it has got one. */
 export interface CallProgress {
   waits(): void
   begins(): void
 }
 
-/** A thread that had no task for this long ends: an idle replica has none. */
+/** The time without a task after which a thread ends: an idle replica has no threads. */
 const IDLE_MS = 30_000
 
 /**
- * The worker threads of a process, started when the first step needs one. Steps beyond their number wait here, in order, and may
- * still be called off: how many those are is bounded by the lifecycles' concurrency.
+ * The worker threads of a process, started when the first step needs one. Steps beyond their number wait here, in order, and may still be called off.
+ * The lifecycles' concurrency bounds their number.
  */
 export class ThreadPool {
   readonly size: number
   private readonly wire = new Wire(BSON)
   private readonly logger: Logger
-  /** Called when a thread ended without a step: what waits for one that can't even start would wait forever. */
+  /** Called when a thread ended without a step: a call whose thread can't even start would wait forever. */
   private readonly unbegun = new Set<(error: Error) => void>()
   private readonly waiting: (() => void)[] = []
   private free: number
@@ -49,13 +49,13 @@ export class ThreadPool {
   private users = 0
 
   constructor(private readonly options: ThreadPoolOptions = {}) {
-    // Of the cores of this process one is for the event loop.
+    // One of this process's cores is for the event loop.
     this.size = options.size ?? Math.max(1, availableParallelism() - 1)
     this.free = this.size
     this.logger = sturdy(options.logger ?? silentLogger)
   }
 
-  /** A replica that uses it; `leave` ends its threads, whatever they do, when the last one has left. */
+  /** Adds a replica that uses it; `leave` ends its threads, even busy ones, when the last one has left. */
   join(): void {
     this.users += 1
   }
@@ -63,13 +63,13 @@ export class ThreadPool {
   async leave(): Promise<void> {
     this.users -= 1
     if (this.users > 0) return
-    const pool = await this.pool?.catch(() => undefined) // a failed start was reported by what needed it
+    const pool = await this.pool?.catch(() => undefined) // a failed start was reported by the step that needed it
     this.pool = undefined
     await pool?.destroy()
   }
 
   /**
-   * What is wrong with a declaration, found by loading its module in a thread; undefined: nothing.
+   * Finds the problem of a declaration by loading its module in a thread; undefined: it has none.
    * @throws MissingPackage when there can't be threads
    */
   async problem(declaration: ThreadDeclaration): Promise<string | undefined> {
@@ -97,7 +97,7 @@ export class ThreadPool {
 
   /**
    * Runs a step in a thread, as soon as there is one.
-   * @throws what the handler throws, ThreadDied, StepAborted; also while it waits
+   * @throws the handler's error, ThreadDied, StepAborted; also while it waits
    */
   async run(
     declaration: ThreadDeclaration,
@@ -158,8 +158,8 @@ export class ThreadPool {
       minThreads: 0,
       maxThreads: this.size,
       idleTimeout: IDLE_MS,
-      // Between two steps a thread's own event loop goes on, so that connections of its module stay alive; with a port per
-      // step that is also the quickest (67 us a step there and back, 102 with 'sync', measured).
+      // Between two steps a thread's own event loop goes on, so that connections of its module stay alive. With a port per step that is also the
+      // quickest (67 us a step there and back, 102 with 'sync', measured).
       atomics: 'disabled',
       ...(memoryMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryMb } }),
     })
@@ -171,7 +171,7 @@ export class ThreadPool {
   }
 }
 
-/** The thread's program is plain JavaScript: a run from the TypeScript sources (the tests) uses the built one. */
+/** The path of the thread's program. It is plain JavaScript: a run from the TypeScript sources (the tests) uses the built one. */
 function workerProgram(): string {
   const here = fileURLToPath(new URL('.', import.meta.url))
   const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../../../dist/phases/threads') : here

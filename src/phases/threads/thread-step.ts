@@ -19,7 +19,7 @@ import type { Wire } from './wire.js'
 
 type AnyDoc = Record<string, unknown>
 
-/** What a handler in a thread sees of its step: the same as elsewhere, over the step's port. */
+/** The step as a handler in a thread sees it: the same as elsewhere, over the step's port. */
 export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   readonly name: string | undefined
   readonly fence: number
@@ -54,7 +54,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   }
 
   /**
-   * Also for a handler that computes without a pause: `step.signal.aborted` reads memory that the replica writes, as the event
+   * The signal, also for a handler that computes without a pause. `step.signal.aborted` reads memory that the replica writes, because the event
    * 'abort' comes only when the handler waits for something.
    */
   get signal(): AbortSignal {
@@ -66,7 +66,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     return Math.max(0, this.cell.leaseUntilMs - processMs())
   }
 
-  /** The replica stores it, under the step's token. @throws LeaseLost, InvalidOutcome */
+  /** Lets the replica store it, under the step's token. @throws LeaseLost, InvalidOutcome */
   async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
     const bytes = this.wire.encodeSet(set)
     this.lastCheckpoint += 1
@@ -76,12 +76,12 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     await stored.promise
   }
 
-  /** The replica inserts them. @throws as elsewhere */
+  /** Lets the replica insert them. @throws as elsewhere */
   async children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
     await this.call('children', [children, options ?? {}])
   }
 
-  /** The replica counts them. @throws as elsewhere */
+  /** Lets the replica count them. @throws as elsewhere */
   async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
     return (await this.call('childrenDone', [options])) as ChildrenDone
   }
@@ -145,7 +145,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     this.tell({ kind: 'log', level, message: String(message), fields: this.loggable(others), errors })
   }
 
-  /** A log line must do no harm: fields that can't be sent are left out. */
+  /** The fields that can be sent: a log line must do no harm, so others are left out. */
   private loggable(fields: AnyDoc): Uint8Array | undefined {
     try {
       return Object.keys(fields).length > 0 ? this.wire.encode(fields) : undefined

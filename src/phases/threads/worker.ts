@@ -1,4 +1,4 @@
-/** The program of a worker thread: piscina calls what it exports for each task. Loaded once per thread, so it loads little itself. */
+/** The program of a worker thread: piscina calls its exports for each task. Loaded once per thread, so it loads little itself. */
 import { createRequire } from 'node:module'
 import { InvalidOutcome } from '../errors/errors.js'
 import { textOf } from '../errors/kept-text.js'
@@ -13,7 +13,7 @@ const require = createRequire(import.meta.url)
 /** The library that the driver itself uses: a handler's `import { ObjectId } from 'mongodb'` is the same class. */
 const wire = new Wire(createRequire(require.resolve('mongodb'))('bson') as Bson)
 
-/** The step that runs now, to log rejections that nobody awaits. */
+/** The step that runs now, to log rejections that no code awaits. */
 let current: ThreadStep | undefined
 
 process.on('unhandledRejection', (error) => {
@@ -22,7 +22,7 @@ process.on('unhandledRejection', (error) => {
   })
 })
 
-/** Loads a module; returns why it doesn't have the function that was declared, undefined: it has. */
+/** Loads a module; returns why it lacks the declared function, or undefined if it has it. */
 export async function check(declaration: ThreadDeclaration): Promise<string | undefined> {
   try {
     await handlerOf(declaration)
@@ -43,7 +43,7 @@ export async function step(task: StepTask): Promise<StepResult> {
     return { kind: 'threw', error: sentError(error) }
   } finally {
     current = undefined
-    // The port is the replica's to close; nothing more is heard on it here.
+    // The replica closes the port; nothing more is heard on it here.
     task.port.removeAllListeners('message')
     task.port.unref()
   }
@@ -62,7 +62,7 @@ async function handlerOf({ module, export: name }: ThreadDeclaration): Promise<(
   )
 }
 
-/** The outcome in its parts: what can't be sent is refused here, where it can be named. */
+/** Splits the outcome into its parts: a value that can't be sent is refused here, where it can be named. */
 function returned(value: unknown, task: StepTask): StepResult {
   if (typeof value !== 'object' || value === null) return { kind: 'returned', value: primitive(value), set: undefined }
   if (!isMadeBy(task, value)) throw new InvalidOutcome('the handler returned an outcome of another step')
@@ -73,7 +73,7 @@ function returned(value: unknown, task: StepTask): StepResult {
 
 const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
 
-/** Strings, numbers and lists of strings as they are; for anything else, what the engine would say that it got. */
+/** Strings, numbers and lists of strings as they are; for anything else, the engine's text for an unexpected value. */
 function primitive(value: unknown): unknown {
   if (isTexts(value)) return value // a question's options
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)

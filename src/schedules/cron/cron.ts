@@ -2,7 +2,7 @@ import type { Cron as Croner } from 'croner'
 import { croner, InvalidCron, MOST_LENGTH, problemOf } from './invalid-cron.js'
 import { zoneOf } from './zone.js'
 
-/** At most this many wall times are skipped for one answer, in a zone whose clock was set back twice within two days. */
+/** The maximum number of wall times that one call skips, in a zone whose clock was set back twice within two days. */
 const MOST_PASSED = 100
 
 const GAPS_FROM = new Date('2026-01-05T00:00:00Z')
@@ -12,10 +12,10 @@ const GAPS_LOOKED_AT = 50
  * A cron expression in a time zone. Five fields (minute, hour, day of month, month, day of week), or six with seconds in
  * front; or a macro.
  *
- * What happens when clocks are changed:
+ * When clocks are changed:
  * - an expression that names its hours (`30 2 * * *`, `0 *\/6 * * *`) follows the wall clock: a time that would fall into the gap
  *   happens once, right after it, and one that the wall shows twice happens the first time only;
- * - one for every hour (`*\/15 * * * *`, `30 * * * *`) keeps its rhythm in real time: there is nothing to make up for after the gap,
+ * - one for every hour (`*\/15 * * * *`, `30 * * * *`) keeps its rhythm in real time: it makes up for nothing after the gap,
  *   and it goes on through both of the doubled hours.
  */
 export class Cron {
@@ -26,7 +26,7 @@ export class Cron {
 
   /** @throws InvalidCron, UnknownTimeZone */
   constructor(
-    /** As it was given, such as `30 2 * * *`. */
+    /** The expression as given, such as `30 2 * * *`. */
     readonly expression: string,
     /** The name of an IANA zone, such as 'Europe/Berlin'. */
     readonly timezone: string = 'UTC',
@@ -45,12 +45,12 @@ export class Cron {
     if (!this.wall.nextRun(new Date(0))) throw new InvalidCron(expression, 'there is no such day in any year')
   }
 
-  /** Whether it runs every hour, so that it goes by real time when clocks are changed. */
+  /** True if it runs every hour, so that it follows real time when clocks are changed. */
   get keepsRhythm(): boolean {
     return this.inZone !== undefined
   }
 
-  /** The shortest time between two of its times, as far as the first 50 from a Monday in January tell; undefined: it has one at most. */
+  /** The shortest time between two of its times, judged by the first 50 from a Monday in January; undefined if it has at most one. */
   get shortestGapMs(): number | undefined {
     this.gap ??= { ms: this.findGapMs() }
     return this.gap.ms
@@ -68,7 +68,7 @@ export class Cron {
     return shortest
   }
 
-  /** The first time after `after`; undefined: never again. */
+  /** The first time after `after`; undefined if there is no further one. */
   next(after: Date): Date | undefined {
     if (this.inZone) return this.inZone.nextRun(after) ?? undefined
     const zone = zoneOf(this.timezone)
@@ -94,7 +94,7 @@ const crons = new Map<string, Cron | InvalidCron>()
 const MOST_KEPT = 5_000
 
 /**
- * The same, created once for each expression and zone: parsing takes 60 us, finding out that there is no such day 10 ms.
+ * The `Cron` of an expression and a zone, from a cache: parsing takes 60 us, and detecting a day that never occurs 10 ms.
  * @throws InvalidCron, UnknownTimeZone
  */
 export function cronOf(expression: string, timezone: string): Cron {

@@ -3,13 +3,13 @@ import { shown } from '../../options/index.js'
 
 const MOST_SHOWN = 200
 
-/** A cron expression that can't be read; says which field and what is allowed there. */
+/** A cron expression that can't be read; names the field and what is allowed there. */
 export class InvalidCron extends Error {
   override readonly name = 'InvalidCron'
   constructor(
-    /** What was given. */
+    /** The value that was given. */
     readonly expression: unknown,
-    /** Which field is wrong, what it accepts and what it got. */
+    /** The wrong field, what it accepts, and what it got. */
     readonly problem: string,
   ) {
     super(
@@ -19,7 +19,7 @@ export class InvalidCron extends Error {
 }
 
 const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several separated by ','"
-/** Long ones are lists of single values; the cache of parsed expressions needs a bound. */
+/** The maximum length of an expression, because the cache of parsed expressions needs a bound. Longer ones are lists of single values. */
 export const MOST_LENGTH = 1_000
 
 const SECOND = { name: 'second', allowed: `0-59; ${FORMS}` }
@@ -39,7 +39,7 @@ const FIELDS = [
 
 const MACROS = ['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly']
 
-/** What is wrong with an expression, undefined: nothing that one field alone shows. */
+/** The problem of an expression; undefined if no field is wrong when looked at alone. */
 export function problemOf(expression: string): string | undefined {
   if (expression.length > MOST_LENGTH)
     return `expected at most ${MOST_LENGTH} characters, got ${expression.length}; use ranges instead of single values`
@@ -62,7 +62,7 @@ export function problemOf(expression: string): string | undefined {
   return bad.length > 0 ? bad.join('. ') : undefined
 }
 
-/** How to write here what other crons accept. */
+/** A hint for syntax that other crons accept, and how to write it here. */
 function hintFor(part: string, refused: string): string {
   if (/\bL-\d/i.test(part)) return " (for days before the last: run on '28-31', and have the task check the day)"
   if (/from value is larger/i.test(refused))

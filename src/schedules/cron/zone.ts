@@ -13,7 +13,7 @@ export class Zone {
     }
   }
 
-  /** How far the wall clock is ahead of UTC at an instant, in ms. */
+  /** The time by which the wall clock is ahead of UTC at an instant, in ms. */
   offsetMs(instantMs: number): number {
     const text = this.format.format(instantMs)
     const [, sign, hours, minutes, seconds = '0'] = /GMT([+-])(\d\d):(\d\d)(?::(\d\d))?$/.exec(text) ?? []
@@ -26,8 +26,8 @@ export class Zone {
   }
 
   /**
-   * The latest wall time that was shown for the first time at this instant or before: what the wall shows or, while it repeats
-   * an hour, the last moment before it was set back. All wall times up to there have been shown.
+   * The latest wall time that was shown for the first time at this instant or before. This is what the wall shows or, while it repeats an
+   * hour, the last moment before it was set back. All wall times up to there have been shown.
    */
   lastShownBefore(instantMs: number): Date {
     // Clocks are changed at whole seconds.
@@ -38,7 +38,7 @@ export class Zone {
     return new Date(setBackMs + this.offsetMs(first) - 1)
   }
 
-  /** When the wall shows this: the first time if it does so twice, and the first instant after the gap if it never does. */
+  /** The instant at which the wall shows this: the first time if it does so twice, and the first instant after the gap if it never does. */
   instantOf(wall: Date): number {
     const wallMs = wall.getTime()
     const before = this.offsetMs(wallMs - DAY_MS)
@@ -47,7 +47,7 @@ export class Zone {
     return shown.length > 0 ? Math.min(...shown) : this.changeBetween(wallMs - after, wallMs - before)
   }
 
-  /** The first instant of the new offset, by halving. */
+  /** The first instant of the new offset, found by halving. */
   private changeBetween(from: number, to: number): number {
     const old = this.offsetMs(from)
     let [last, first] = [from, to]
@@ -67,7 +67,7 @@ const DAY_MS = 86_400_000
 export class UnknownTimeZone extends Error {
   override readonly name = 'UnknownTimeZone'
   constructor(
-    /** What was given. */
+    /** The value that was given. */
     readonly zone: unknown,
   ) {
     super(
@@ -78,7 +78,7 @@ export class UnknownTimeZone extends Error {
 
 const zones = new Map<string, Zone>()
 
-/** A zone by its name; created once. @throws UnknownTimeZone */
+/** A zone by its name, created once. @throws UnknownTimeZone */
 export function zoneOf(name: unknown): Zone {
   if (typeof name !== 'string' || name === '') throw new UnknownTimeZone(name)
   let zone = zones.get(name)

@@ -1,7 +1,7 @@
 import { editDistance } from '../../options/index.js'
 import { SCHEDULE_FIELDS } from './schedule-fields.js'
 
-/** What other schedulers call a field. */
+/** The names that other schedulers use for a field. */
 const OTHER_NAMES: Readonly<Record<string, (typeof SCHEDULE_FIELDS)[number]>> = {
   active: 'isActive',
   enabled: 'isActive',
@@ -15,8 +15,8 @@ const MOST_TOLD = 10
 const MOST_SHOWN = 80
 
 /**
- * Fields of a document that aren't a schedule's, so its owner's own, but look like one that is missing: written in
- * another way (`is_active`), with one letter wrong, or by another scheduler's name.
+ * Reports fields that aren't a schedule's, so its owner's own, but look like one that is missing: spelled in another style (`is_active`),
+ * with one letter wrong, or named as another scheduler names it.
  */
 export function nearMisses(doc: object): string[] {
   return Object.keys(doc)
@@ -34,6 +34,6 @@ function meantBy(key: string): string | undefined {
     : SCHEDULE_FIELDS.find((field) => isLike(plain, field.toLowerCase()))
 }
 
-/** The same except for one letter that is wrong, missing, too many, or swapped with the next. */
+/** True if both are equal except for one letter that is wrong, missing, extra, or swapped with the next. */
 const isLike = (a: string, b: string): boolean =>
   a === b || (b.length >= LEAST_FOR_A_SLIP && Math.abs(a.length - b.length) <= 1 && editDistance(a, b) <= 1)

@@ -42,7 +42,10 @@ const RETRY_FIELDS = ['attempts', 'backOff', 'longest']
 
 type Given = Readonly<Record<string, unknown>>
 
-/** @returns the schedule, or what is wrong with it: each problem with its field, what was expected and what came */
+/**
+ * Checks the fields of a schedule.
+ * @returns the schedule, or its problems: each with the field, what was expected and what was given
+ */
 export function readSchedule(given: Given): { schedule: CheckedSchedule } | { problems: string[] } {
   const problems: string[] = []
   const attempt = <T, F>(name: string, read: () => T, fallback: F): T | F => {
@@ -54,7 +57,7 @@ export function readSchedule(given: Given): { schedule: CheckedSchedule } | { pr
       return fallback
     }
   }
-  /** A field that may be missing. */
+  /** Reads a field that may be missing. */
   const read = <T, F>(name: string, type: (value: unknown) => T, fallback: F, value = given[name]): T | F =>
     value == null ? fallback : attempt(name, () => type(value), fallback)
 
@@ -102,13 +105,13 @@ export function readSchedule(given: Given): { schedule: CheckedSchedule } | { pr
   return problems.length > 0 || !timing ? { problems } : { schedule: { ...fields, timing } }
 }
 
-/** With a longer jitter a run would start after the next one, which then stands for both. */
+/** The longest jitter. With a longer one a run would start after the next one, which then stands for both. */
 function shortestGapMs(timing: Timing): number | undefined {
   if (timing.kind === 'cron') return timing.cron.shortestGapMs
   return timing.kind === 'interval' ? timing.everyMs : undefined
 }
 
-// The types of the fields: what each makes of a value; they throw what was expected and what came.
+// The types of the fields: each converts a value, or throws what was expected and what was given.
 
 function taskName(value: unknown): string {
   if (typeof value === 'string' && TASK_NAME.test(value)) return value
@@ -162,7 +165,7 @@ function anObject(value: unknown): Given {
   throw new Error(`expected { ${RETRY_FIELDS.join(', ')} }, got ${shown(value)}`)
 }
 
-/** A string with its zone: without one it would mean another time on each machine. */
+/** A date string with its zone: without one it would mean another time on each machine. */
 const isoDate = (text: string): Date | undefined =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/.test(text) ? new Date(text) : undefined
 
@@ -189,12 +192,12 @@ function kindOf(value: unknown): string {
 }
 
 /**
- * In milliseconds; 0 or more.
- * @throws Error that says what was expected and what came, without the field's name
+ * A duration in milliseconds; 0 or more.
+ * @throws Error that says what was expected and what was given, without the field's name
  */
 const spanMs = (value: unknown): number => msWithin(value, 0, '0 or more')
 
-/** The same, more than 0. */
+/** A duration in milliseconds; more than 0. */
 const positiveSpanMs = (value: unknown): number => msWithin(value, 1, 'more than 0')
 
 function msWithin(value: unknown, leastMs: number, bound: string): number {

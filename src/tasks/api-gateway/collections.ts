@@ -3,7 +3,7 @@ import { protocolCollection } from '../../database/index.js'
 import { DomainStore } from '../runtime-domain/domain-store.js'
 import { COLLECTIONS, INSTANCE_COLLECTION } from './documents.js'
 
-/** The index by which children are looked up. Queries name it: if two could serve, the planner may choose the worse. */
+/** The index for finding children. Queries name it: with a choice of two the planner may use the worse. */
 export const BY_GATEWAY = { gatewayId: 1 } as const
 export const BY_ID = { _id: 1 } as const
 
@@ -21,7 +21,7 @@ export class Collections {
   private readonly children: readonly ChildKind[]
   private ready: Promise<void> | undefined
 
-  /** @param withInstances whether gateways have instances: without regions there is no such collection */
+  /** @param withInstances true if gateways have instances: without regions there is no such collection */
   constructor(
     readonly db: Db,
     withInstances = false,
@@ -35,7 +35,7 @@ export class Collections {
     return protocolCollection(this.db, KINDS[kind])
   }
 
-  /** Creates the indexes, once for each process; a failure is thrown, and the next call tries again. */
+  /** Creates the indexes, once per process; a failure is thrown, and the next call tries again. */
   ensureIndexes(): Promise<void> {
     this.ready ??= this.createIndexes().catch((error) => {
       this.ready = undefined

@@ -15,14 +15,14 @@ type Kind = GatewayStep<'Created'>
 const DEFAULT_STAGE = 'default'
 
 export interface CreatingParts {
-  /** The ending of host names if there are no regions. */
+  /** The suffix of host names if there are no regions. */
   readonly baseDomain: string
   readonly regions: RegionSource | undefined
-  /** What an instance runs unless its gateway says otherwise. */
+  /** The defaults for an instance, unless its gateway overrides them. */
   readonly instance: GatewayInstance
 }
 
-/** Makes a gateway's children, one kind per step, and waits until those with a lifecycle of their own are ready. */
+/** Creates a gateway's children, one kind per step, and waits until those with a lifecycle of their own are ready. */
 export function creating(collections: Collections, parts: CreatingParts): Handler<'Created', ApiGateway> {
   const { baseDomain, regions, instance } = parts
   const steps: Readonly<Record<string, Kind>> = {
@@ -39,7 +39,10 @@ export function creating(collections: Collections, parts: CreatingParts): Handle
   return inGateway(collections, (gateway, doc, step) => (steps[step.name ?? ''] ?? createDatabase)(gateway, doc, step))
 }
 
-/** The `_id` of its document is the gatewayId: it is made first and goes last, so nobody else has that gatewayId meanwhile. */
+/**
+ * Reserves the gatewayId, which is the `_id` of the database's document: it is created first and deleted last, so no other gateway can have
+ * that gatewayId in between.
+ */
 const createDatabase: Kind = async (gateway, _doc, step) => {
   if (gateway.idProblem) return step.park(gateway.idProblem)
   const child = { _id: gateway.gatewayId, gateway: gateway.id, phase: 'Creating' }
@@ -60,7 +63,7 @@ function createStage(next: string): Kind {
   }
 }
 
-/** Decides on the region and the namespace, before anything is made there. */
+/** Decides on the region and the namespace, before any object is created there. */
 function settlePlacement(regions: RegionSource): Kind {
   return async ({ gatewayId }, doc, step) => {
     let placed: GatewayPlacement | null | undefined = doc.placed
@@ -82,7 +85,7 @@ function createNamespace(regions: RegionSource): Kind {
   }
 }
 
-/** It rests until the gateway is started. */
+/** Creates the instance, which rests until the gateway is started. */
 function createInstance(defaults: GatewayInstance): Kind {
   return async (gateway, doc, step) => {
     if (!doc.placed) return step.again({ step: 'placement' })
@@ -92,7 +95,7 @@ function createInstance(defaults: GatewayInstance): Kind {
   }
 }
 
-/** It reserves its name and requests its certificate at once, and is served when the gateway is started. */
+/** Creates the domain. It reserves its name and requests its certificate immediately, and is served once the gateway is started. */
 function createPlacedDomain(regions: RegionSource): Kind {
   return async (gateway, doc, step) => {
     if (!doc.placed) return step.again({ step: 'placement' })
@@ -111,7 +114,7 @@ function createDomain(baseDomain: string): Kind {
   }
 }
 
-/** Makes the child that has the gateway's own id, and goes on with the next kind. */
+/** Creates the child that has the gateway's own id, and goes on with the next kind. */
 async function createOwn(
   kind: ChildKind,
   what: string,
@@ -128,7 +131,7 @@ async function createOwn(
 const belongsTo = (kind: ChildKind, gateway: HeldGateway, owner: { readonly belongsTo: unknown }): string =>
   `${collectionOf(kind)} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
 
-/** The phases of children that are as they should be before the gateway is started. */
+/** The phases that children must have reached before the gateway is started. */
 const READY: Readonly<Record<LivingKind, readonly string[]>> = {
   gatewayDatabase: ['Created'],
   instance: ['Stopped', 'Started'],
@@ -143,7 +146,7 @@ const awaitChildren: Kind = async (gateway, doc, step) => {
   )
   for (const [n, kind] of kinds.entries()) {
     const child = found[n]
-    // Somebody removed it: it is made again.
+    // It was removed: create it again.
     if (!child) return step.again({ step: 'database' })
     if (!READY[kind].includes(child['phase'])) return gateway.await(step, child, { kind, phases: READY[kind] })
   }

@@ -5,7 +5,7 @@ import { type ApiGateway, COLLECTIONS, type GatewayDatabase } from './documents.
 
 /** Settings of the three lifecycles, the same for each. Defaults are those of every lifecycle. */
 export interface ApiGatewaySettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** How long a deleted gateway's document is kept. Default 1h; '0s': removed at once. Its children's are always removed at once. */
+  /** The retention of a deleted gateway's document. Default 1h; '0s': removed immediately. Those of its children are always removed immediately. */
   readonly keepFor?: Duration | undefined
 }
 
@@ -40,7 +40,7 @@ function defineGatewayDatabase(settings: Omit<ApiGatewaySettings, 'keepFor'>) {
     name: 'gateway-database',
     collection: COLLECTIONS.gatewayDatabase,
     phases: {
-      // To Deleting when the gateway that made it is gone.
+      // To Deleting if the gateway that created it is gone.
       Creating: { next: ['Created', 'Deleting'] },
       Created: { rest: true },
       Deleting: { next: ['Deleted'] },
@@ -53,18 +53,18 @@ function defineGatewayDatabase(settings: Omit<ApiGatewaySettings, 'keepFor'>) {
 
 /** The definitions of a gateway's lifecycles, for tools that need their phases and rules but run no handlers. */
 export interface ApiGatewayDefinitions {
-  /** That of gateways (collection `ApiGateway`). */
+  /** The definition of gateways (collection `ApiGateway`). */
   readonly gateway: ReturnType<typeof defineGateway>
-  /** That of their host names (collection `RuntimeDomain`). */
+  /** The definition of their host names (collection `RuntimeDomain`). */
   readonly runtimeDomain: ReturnType<typeof runtimeDomainDefinition>
-  /** That of their MongoDB databases (collection `GatewayDatabase`). */
+  /** The definition of their MongoDB databases (collection `GatewayDatabase`). */
   readonly gatewayDatabase: ReturnType<typeof defineGatewayDatabase>
   /** All of them, for callers that only need names, collections and phases. */
   readonly all: readonly Pick<Lifecycle<unknown, unknown>, 'name' | 'model'>[]
 }
 
 /**
- * The three lifecycles without their handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * The three lifecycles without their handlers: for Nest's decorators, and for programs that inspect documents and run no handlers.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function apiGatewayDefinitions(settings: ApiGatewaySettings = {}): ApiGatewayDefinitions {

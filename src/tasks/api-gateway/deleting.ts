@@ -9,13 +9,13 @@ type Kind = GatewayStep<'Deleted'>
 
 const GONE = { phases: ['Deleted'], on: 'removal' } as const
 
-/** In the order of removal. */
+/** The kinds in the order of removal. */
 const CHILD_KINDS = ['trigger', 'function', 'stage', 'runtimeDomain', 'gatewayDatabase'] as const satisfies ChildKind[]
 
 /**
  * Removes a gateway's children, one kind per step, so that a failure repeats only its own kind: triggers, functions, stages,
- * runtime domains, the instance, the database. Children with a lifecycle are told to go and waited for. It begins from any phase, and
- * takes what is there.
+ * runtime domains, the instance, the database. Children with a lifecycle are set to `Deleted`, and the gateway waits for them. It begins from
+ * any phase, and removes whatever exists.
  */
 export function deleting(collections: Collections, regions: RegionSource | undefined): Handler<'Deleted', ApiGateway> {
   const steps: Readonly<Record<string, Kind>> = {
@@ -27,7 +27,7 @@ export function deleting(collections: Collections, regions: RegionSource | undef
   }
   return inGateway(collections, async (gateway, doc, step) => {
     isPlaced(doc, regions)
-    // It never had children: its gatewayId is impossible, or another gateway's, and so are the children with it.
+    // It never had children: its gatewayId is impossible or belongs to another gateway, as do the children with that id.
     if (gateway.idProblem || (await gateway.otherOwner()) !== undefined) return step.moveTo('Deleted')
     return (steps[step.name ?? ''] ?? deleteTriggers)(gateway, doc, step)
   })
@@ -41,7 +41,7 @@ const deleteTriggers: Kind = async (gateway, _doc, step) => {
 const deleteDomains: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('runtimeDomain')
   if (remaining) return gateway.await(step, remaining, { ...GONE, kind: 'runtimeDomain' })
-  // Each domain removes its own; these belong to domains that somebody has removed by hand.
+  // Each domain removes its own routes; these belong to domains that were removed by hand.
   await gateway.delete('route')
   return step.again({ step: doc.placed ? 'instance' : 'database' })
 }
@@ -52,7 +52,7 @@ const deleteInstance: Kind = async (gateway, doc, step) => {
   return step.again({ step: doc.placed?.ownNamespace ? 'namespace' : 'database' })
 }
 
-/** A namespace of that name that isn't the gateway's is left alone: nothing was made in it. */
+/** Deletes the gateway's own namespace. A namespace of that name that isn't the gateway's is left alone: no object was created in it. */
 function deleteNamespace(regions: RegionSource): Kind {
   return async (gateway, doc, step) => {
     if (!doc.placed?.ownNamespace) return step.again({ step: 'database' })

@@ -11,48 +11,48 @@ export const COLLECTIONS = {
   route: DOMAIN_COLLECTIONS.route,
 } as const
 
-/** Where the instances of gateways with regions are. */
+/** The collection of the instances of gateways with regions. */
 export const INSTANCE_COLLECTION = 'Instance'
 
-/** What a gateway's owner wants. Without a state it rests in Created. */
+/** The state that a gateway's owner wants. Without a state it rests in Created. */
 export type GatewayState = 'Running' | 'Stopped' | 'Deleted'
 
-/** Those of Phaselock's own fields that these handlers read: the phase, and the token of the step that is running. */
+/** Phaselock's own fields that these handlers read: the phase, and the token of the running step. */
 interface LifecycleFields {
   /** Written by Phaselock, except on insert. */
   readonly phase?: string
-  /** Written by Phaselock; absent while nobody holds it. */
+  /** Written by Phaselock; absent while no replica holds it. */
   readonly lockedBy?: string
 }
 
 /**
- * `gatewayId` and `gatewayFence` link children to their gateway. The fence is that of the gateway's step that
- * wrote them last: a step with a lower one can no longer change anything.
+ * Links of a child to its gateway. The fence is that of the gateway's step that last wrote the child: a step with a lower one
+ * can no longer change it.
  */
 interface ChildFields {
-  /** That of the gateway it belongs to. */
+  /** The gatewayId of its gateway. */
   readonly gatewayId: unknown
-  /** Absent where the owner wrote it, and no step since. */
+  /** Absent if the owner wrote it, and no step since. */
   readonly gatewayFence?: number
 }
 
 /** A gateway. A writer needs only `{ phase: 'Creating' }`. */
 export interface ApiGateway extends LifecycleFields {
-  /** Of any type; MongoDB makes an ObjectId. */
+  /** Of any type; MongoDB generates an ObjectId. */
   readonly _id: unknown
   /** Absent: it rests in Created. */
   readonly state?: GatewayState
-  /** What children refer to it by. Default: its `_id`. Unique, and not changed while the gateway lives. */
+  /** The id that its children refer to. Default: its `_id`. Unique, and not changed while the gateway lives. */
   readonly gatewayId?: unknown
-  /** The first label of its host name. Default: made from its gatewayId. */
+  /** The first label of its host name. Default: derived from its gatewayId. */
   readonly name?: string
   /** Its whole host name, instead of `<name>.<base domain>`. */
   readonly customDomain?: string
   /** With regions: the `_id` of its Region. Once placed, it stays. */
   readonly region?: string
-  /** With regions: what its instance runs, overriding the lifecycle's options. Read once, when the instance is made. */
+  /** With regions: settings of its instance, overriding the lifecycle's options. Read once, when the instance is created. */
   readonly instance?: GatewayInstance
-  /** Set by Phaselock while Creating: where its instance and domains are. */
+  /** Set by Phaselock while Creating: the place of its instance and domains. */
   readonly placed?: GatewayPlacement | null
   /** Set when Created: the name of its own MongoDB database. */
   readonly database?: string
@@ -70,21 +70,21 @@ export interface GatewayInstance {
   readonly [field: string]: unknown
 }
 
-/** Where in which cluster a gateway's instance and domains are. */
+/** The cluster of a gateway's instance and domains, and the place in it. */
 export interface GatewayPlacement {
   /** The `_id` of its Region. */
   readonly region: string
   /** The namespace in that region's cluster. */
   readonly namespace: string
-  /** Whether the namespace was made for this gateway, and goes with it. */
+  /** True if the namespace was created for this gateway, and goes with it. */
   readonly ownNamespace: boolean
 }
 
 /** Calls a function on a schedule while `active`; written by the gateway's owner, without `active` it is suspended. */
 export interface CronTrigger extends ChildFields {
-  /** Of any type; MongoDB makes an ObjectId. */
+  /** Of any type; MongoDB generates an ObjectId. */
   readonly _id: unknown
-  /** When to call, as a cron expression; read by whatever runs the functions, not by Phaselock. */
+  /** The time of the calls, as a cron expression; read by the program that runs the functions, not by Phaselock. */
   readonly cron?: string
   /** The name of the function to call. */
   readonly function?: string
@@ -94,31 +94,31 @@ export interface CronTrigger extends ChildFields {
 
 /** A function of a gateway, written by its owner; removed with the gateway. */
 export interface CloudFunction extends ChildFields {
-  /** Of any type; MongoDB makes an ObjectId. */
+  /** Of any type; MongoDB generates an ObjectId. */
   readonly _id: unknown
-  /** What triggers and routes call it by. */
+  /** The name that triggers and routes call it by. */
   readonly name?: string
-  /** Its code, for whatever runs the functions. */
+  /** Its code, for the program that runs the functions. */
   readonly source?: string
 }
 
 /** A stage of a gateway; each has one, `default`, from its Creating on. */
 export interface Stage extends ChildFields {
-  /** `{ gatewayId, name: 'default' }` for the one that Phaselock makes. */
+  /** `{ gatewayId, name: 'default' }` for the one that Phaselock creates. */
   readonly _id: unknown
-  /** What the owner calls it. */
+  /** The owner's name for it. */
   readonly name: string
-  /** When it was made, by the database's clock. */
+  /** The time of its creation, by the database's clock. */
   readonly createdAt?: Date
 }
 
-/** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which is thereby reserved. */
+/** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which this reserves. */
 export interface GatewayDatabase extends ChildFields, LifecycleFields {
   /** The gatewayId. */
   readonly _id: unknown
-  /** Set by its gateway when that is deleted. */
+  /** Set by its gateway when the gateway is deleted. */
   readonly state?: 'Deleted'
-  /** The `_id` of the gateway that made it. */
+  /** The `_id` of the gateway that created it. */
   readonly gateway?: unknown
   /** Set when Created: the database's name. */
   readonly database?: string

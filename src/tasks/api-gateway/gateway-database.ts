@@ -8,7 +8,7 @@ import { databaseNameFor } from './database-name.js'
 import type { GatewayDatabase } from './documents.js'
 import { isOrphan } from './gateways.js'
 
-/** The first collection of a gateway's database, and the only document in it: whose database it is. */
+/** The first collection of a gateway's database; its only document names the owner. */
 const FIRST_COLLECTION = 'Gateway'
 const MARKER_ID = 'gateway'
 const ALREADY_EXISTS = 48
@@ -25,7 +25,7 @@ const VALIDATOR = {
   },
 }
 
-/** Whose the database of this name is: nobody's as long as it has no more than our first collection, without a marker in it. */
+/** The owner of the database with this name. It has no owner as long as it contains at most our first collection, without a marker. */
 type Ownership = 'ours' | 'nobodys' | { readonly whose: string }
 
 /** Actually creates the database, with a validator on its first collection, and marks it as this gateway's. */
@@ -92,7 +92,7 @@ class OwnDatabase {
     return others.length === 0 ? 'nobodys' : { whose: `somebody else: it has ${others.slice(0, 3).join(', ')}` }
   }
 
-  /** False: MongoDB has a database whose name differs only by case. */
+  /** Returns false if MongoDB has a database whose name differs only by case. */
   async create(): Promise<boolean> {
     try {
       await this.target.createCollection(FIRST_COLLECTION, { validator: VALIDATOR })

@@ -6,7 +6,7 @@ import { BY_ID, type Collections } from './collections.js'
 const SERVED_PHASES = ['Starting', 'Started']
 
 /**
- * What runtime domains need to know of the gateways of this database.
+ * The view that runtime domains have of the gateways of this database.
  * @param serviceNameFor the name of an instance's Service before it is placed; undefined: there are no instances
  */
 export function gatewaysOf(collections: Collections, serviceNameFor?: (id: unknown) => string): Gateways {
@@ -32,8 +32,8 @@ export function gatewaysOf(collections: Collections, serviceNameFor?: (id: unkno
 }
 
 /**
- * Whether the gateway that made a child is gone or going. Such a child was made by a late step, or its gateway was
- * removed by hand: nobody will tell it to go, so it goes by itself. A child that was inserted by hand has no such gateway.
+ * True if the gateway that created a child is gone or being deleted. Such a child was created by a late step, or its gateway was
+ * removed by hand: no gateway will delete it, so it deletes itself. A child that was inserted by hand has no such gateway.
  */
 export async function isOrphan(collections: Collections, child: { readonly gateway?: unknown }): Promise<boolean> {
   if (child.gateway === undefined) return false

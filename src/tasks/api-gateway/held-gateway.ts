@@ -18,16 +18,19 @@ const LIFECYCLES = {
 
 export type LivingKind = keyof typeof LIFECYCLES
 
-/** A child that is parked, or changed by hand, tells nobody: so soon its gateway says so. */
+/**
+ * The interval at which a waiting gateway rechecks its child. A child that is parked, or changed by hand, notifies no one: its gateway reports
+ * it after at most this time.
+ */
 const RECHECK = '10s'
 
-/** The result of `create`: `there`, or why the child can't be used. */
+/** The result of `create`: `there`, or the reason why the child can't be used. */
 export type Creation = 'there' | 'leaving' | { readonly belongsTo: unknown }
 
 /**
- * A gateway in one of its steps, and what that step may do to the gateway's children.
+ * A gateway in one of its steps, and the changes that this step may make to the gateway's children.
  *
- * Invariants, also for a step that goes on after another replica holds the gateway: it creates nothing; it changes and
+ * Invariants, also for a step that continues after another replica holds the gateway: it creates no child; it changes and
  * deletes no child that was added after it had lost the gateway; it changes no child that a step with a higher fence has written.
  */
 export class HeldGateway {
@@ -45,21 +48,21 @@ export class HeldGateway {
     this.holder = new Holder(collections.of('gateway'), gateway, step)
   }
 
-  /** What is wrong with the gatewayId, if anything: ids of some kinds can't tell children apart. */
+  /** The problem with the gatewayId, if any: ids of some kinds can't distinguish children. */
   get idProblem(): string | undefined {
     const id = this.gatewayId
     if (id !== null && canBeId(id)) return undefined
     return `expected a gatewayId (or _id) that is ${NO_ID}, nor null, got ${idText(id)}`
   }
 
-  /** The `_id` of the other gateway that has this gatewayId: the one that made its database document. */
+  /** Returns the `_id` of the other gateway that has this gatewayId: the one that created its database document. */
   async otherOwner(): Promise<unknown> {
     const database = await this.collections.of('gatewayDatabase').findOne({ _id: { $eq: this.gatewayId as never } })
     const owner = database?.['gateway']
     return owner === undefined || idKey(owner) === idKey(this.id) ? undefined : owner
   }
 
-  /** Creates a child unless it exists: at most one for each `_id`, however often it is repeated. */
+  /** Creates a child unless it exists: at most one for each `_id`, no matter how often it is repeated. */
   async create(kind: ChildKind, child: Document): Promise<Creation> {
     const complete = { ...child, gatewayId: this.gatewayId, gatewayFence: this.holder.fence }
     await this.holder.insert(complete, { collection: collectionOf(kind) })
@@ -83,8 +86,8 @@ export class HeldGateway {
   }
 
   /**
-   * Tells children with a lifecycle of their own what to do; their own lifecycle does it. A child
-   * that was told to go keeps that order, and so does one that is to apply changes before it runs.
+   * Sets the wanted state of children with a lifecycle of their own; their lifecycle carries it out. A child
+   * that is to be deleted keeps that state, and so does one that is to apply changes before it runs.
    */
   tell(kind: ChildKind, state: 'Running' | 'Stopped'): Promise<void> {
     const kept = state === 'Running' ? ['Updating', 'Restarting', 'Deleted'] : ['Deleted']
@@ -92,8 +95,8 @@ export class HeldGateway {
   }
 
   /**
-   * Tells children with a lifecycle of their own to go; their own lifecycle does it.
-   * @returns a child of the kind that isn't gone; undefined when all are
+   * Sets children with a lifecycle of their own to `Deleted`; their lifecycle carries it out.
+   * @returns a child of the kind that isn't gone; undefined once all are
    */
   async tellToGo(kind: LivingKind): Promise<Document | undefined> {
     const told = { $set: { state: 'Deleted' } }
@@ -103,14 +106,14 @@ export class HeldGateway {
     return this.unlike(kind, NOT_GONE)
   }
 
-  /** A child of a kind that is not yet as it should be; undefined when there is none. */
+  /** Returns a child of a kind that isn't yet in the wanted state; undefined if all are. */
   async unlike(kind: ChildKind, which: Filter<Document>): Promise<Document | undefined> {
     return (await this.collections.of(kind).findOne({ ...this.own(), ...which }, { hint: BY_GATEWAY })) ?? undefined
   }
 
   /**
-   * Ends a step that can't go on before a child is in one of these phases: the child's move there ends the gateway's sleep, and until then
-   * the gateway says what the child waits for.
+   * Ends a step that can't continue before a child is in one of these phases. The child's move there ends the gateway's sleep; until then
+   * the gateway reports what the child waits for.
    */
   async await<Next extends string>(
     step: Step<Next, ApiGateway>,
@@ -123,7 +126,7 @@ export class HeldGateway {
     return step.wait(troubleOf(collectionOf(kind), child), { on })
   }
 
-  /** Whether a child of a kind exists; one that its own lifecycle has ended doesn't count. */
+  /** Returns true if a child of a kind exists; one that its own lifecycle has ended doesn't count. */
   async has(kind: ChildKind): Promise<boolean> {
     return (await this.unlike(kind, NOT_GONE)) !== undefined
   }
@@ -133,7 +136,7 @@ export class HeldGateway {
   }
 
   /**
-   * Lists, then makes sure that the gateway is still held, then writes exactly what was listed. So a late writer can only
+   * Lists the children, then makes sure that the gateway is still held, then writes exactly the listed ones. A late writer can therefore only
    * reach children that existed while its step still held the gateway; it doesn't know later ones.
    */
   private async eachBatch(
@@ -162,7 +165,7 @@ export type GatewayStep<Next extends string> = (
   ...args: Parameters<Handler<Next, ApiGateway>>
 ) => ReturnType<Handler<Next, ApiGateway>>
 
-/** Errors of a cluster in a gateway's own step become outcomes, as they do for its children. */
+/** Turns errors of a cluster in a gateway's own step into outcomes, as for its children. */
 export function inGateway<Next extends string>(
   collections: Collections,
   handler: GatewayStep<Next>,
@@ -176,7 +179,7 @@ export function inGateway<Next extends string>(
   )
 }
 
-/** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
+/** The reason why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
 function troubleOf(collection: string, child: Document): string {
   const name = `${collection} ${idText(child['_id'])}`
   const { progress, stoppedBecause, trouble } = child
@@ -185,7 +188,7 @@ function troubleOf(collection: string, child: Document): string {
   return isParked(child) ? `${name} is parked${because}` : `${name} is in ${String(child['phase'])}${because}`
 }
 
-/** Routes the gateway's domains, or routes them no longer: the triggers come next. */
+/** Switches the routing of the gateway's domains on or off; the triggers come next. */
 export async function setRoutes<P extends string>(
   gateway: HeldGateway,
   active: boolean,

@@ -16,42 +16,42 @@ import { stopping } from './stopping.js'
 
 /** The lifecycle that runs the instances of gateways, in the collection `Instance`. */
 export interface GatewayInstances {
-  /** What a replica runs, with its handlers. */
+  /** The lifecycle for a replica, with its handlers. */
   readonly instance: RunnableLifecycle
-  /** The name of the Service of the instance with this `_id`, also before it is placed. */
+  /** Returns the name of the Service of the instance with this `_id`, even before it is placed. */
   serviceNameFor(id: unknown): string
 }
 
-/** What a gateway's lifecycles tell the lifecycle of its instances. */
+/** The options that a gateway's lifecycles pass to the lifecycle of its instances. */
 export interface GatewayInstancesOptions extends Omit<LifecycleSettingsSpec, 'fields'>, BindOptions {
-  /** Where instances may be placed. */
+  /** The regions where instances may be placed. */
   readonly regions: RegionSource
-  /** How long a deleted instance stays as a document. */
+  /** The retention of a deleted instance's document. */
   readonly keepFor: Duration
-  /** Whether instances go on as soon as their objects in the cluster change. Default true. */
+  /** True to continue instances as soon as their objects in the cluster change. Default true. */
   readonly watch?: boolean | undefined
-  /** Whether the gateway that made an instance is gone or going: the instance deletes itself then. */
+  /** True if the gateway that created an instance is gone or being deleted: the instance then deletes itself. */
   isOrphan(instance: { readonly gateway?: unknown }): Promise<boolean>
 }
 
-/** Gateways' own databases are made on the server of `db`. */
+/** The options of the gateway lifecycles. Gateways' own databases are created on the server of `db`. */
 export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
-  /** The ending of the host names of gateways without a domain of their own. Default `localhost`. */
+  /** The suffix of the host names of gateways without a domain of their own. Default `localhost`. */
   readonly baseDomain?: string | undefined
   /**
-   * Where gateways have an instance, and their domains a Certificate and an Ingress (docs/regions.md). Default: nowhere; a gateway has only
-   * its database, its stage and its routes then.
+   * The regions where gateways have an instance, and their domains a Certificate and an Ingress (docs/regions.md). Default: none; a gateway then
+   * has only its database, its stage and its routes.
    */
   readonly regions?: RegionSource | undefined
-  /** With regions: what runs the gateways' instances there, `instanceLifecycles` of the package phaselock-tasks. */
+  /** With regions: the lifecycle that runs the gateways' instances there, `instanceLifecycles` of the package phaselock-tasks. */
   readonly instances?: ((options: GatewayInstancesOptions) => GatewayInstances) | undefined
-  /** What the instances of gateways run unless a gateway's own `instance` says otherwise. */
+  /** The defaults for the instances of gateways, overridden by a gateway's own `instance`. */
   readonly instance?: GatewayInstance | undefined
-  /** With regions: whether children go on as soon as their objects in the cluster change, by watches on each replica. Default true. */
+  /** With regions: true to continue children as soon as their objects in the cluster change, by watches on each replica. Default true. */
   readonly watch?: boolean | undefined
 }
 
-/** What `apiGatewayLifecycles` returns: each lifecycle with its handlers, and `all` of them. */
+/** The result of `apiGatewayLifecycles`: each lifecycle with its handlers, and `all` of them. */
 export interface ApiGatewayLifecycles {
   /** Gateways: `gateway.insert({ name: 'shop', state: 'Running' })`. */
   readonly gateway: Bound<ApiGatewayDefinitions['gateway']>
@@ -59,9 +59,9 @@ export interface ApiGatewayLifecycles {
   readonly runtimeDomain: Bound<ApiGatewayDefinitions['runtimeDomain']>
   /** Their MongoDB databases. */
   readonly gatewayDatabase: Bound<ApiGatewayDefinitions['gatewayDatabase']>
-  /** With regions. */
+  /** The lifecycle of their instances, with regions. */
   readonly instance: RunnableLifecycle | undefined
-  /** What a replica runs: `new Replica({ db, lifecycles: all })`. A gateway needs all of them. */
+  /** The lifecycles for a replica: `new Replica({ db, lifecycles: all })`. A gateway needs all of them. */
   readonly all: readonly RunnableLifecycle[]
 }
 

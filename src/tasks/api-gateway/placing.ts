@@ -6,8 +6,8 @@ import type { HeldGateway } from './held-gateway.js'
 type Doc = Readonly<ApiGateway>
 
 /**
- * Whether this gateway has an instance and domains in a region; one made before regions were configured doesn't.
- * @throws Unavailable when it has, and this process knows no regions
+ * True if this gateway has an instance and domains in a region; one created before regions were configured has none there.
+ * @throws Unavailable if it has, and this process knows no regions
  */
 export function isPlaced(doc: Doc, regions: RegionSource | undefined): boolean {
   if (!doc.placed) return false

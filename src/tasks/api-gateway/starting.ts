@@ -31,7 +31,7 @@ export function starting(collections: Collections, regions: RegionSource | undef
   })
 }
 
-/** An instance that couldn't be started is not started again by itself: what it reports has to be corrected first. */
+/** Waits for the instance. One that couldn't be started isn't restarted automatically: the cause that it reports must be corrected first. */
 const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: { $eq: gateway.gatewayId as never } })
   if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
@@ -41,7 +41,7 @@ const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
 
 const SERVED_OR_GONE = ['Created', 'Deleting', 'Deleted']
 
-/** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
+/** Waits only for the gateway's own domain: one added later that waits for its certificate holds up no other domain. */
 const awaitDomain: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const own = await gateway.collections.of('runtimeDomain').findOne({ _id: { $eq: gateway.gatewayId as never } })
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })

@@ -2,22 +2,22 @@ import type { Db } from 'mongodb'
 import { checkOptions, t } from '../../options/index.js'
 import { type Alongside, type AnyHandler, BoundLifecycle, runnableLifecycles } from '../../phases/index.js'
 
-/** Wraps a handler, for example in a ledger, a failure or a delay. It gets the handler and returns the one to run. */
+/** Wraps a handler, for example to add a ledger, a failure or a delay. It gets the handler and returns the one to run. */
 export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
 
-/** What a definition's `handle` returns: the lifecycle with its handlers. */
+/** The result of a definition's `handle`: the lifecycle with its handlers. */
 export type Bound<Definition> = Definition extends {
-  /** The definition's method, whose result is meant. */
+  /** The definition's method, whose result type is taken. */
   handle(handlers: never): infer B
 }
   ? B
   : never
 
-/** What each task kind needs to bind its lifecycles. */
+/** The options that each task kind needs to bind its lifecycles. */
 export interface BindOptions {
   /** The database of the lifecycles' documents. */
   readonly db: Db
-  /** Called once for each handler when the lifecycle is bound. Default: handlers run as they are. */
+  /** Called once for each handler when the lifecycle is bound. Default: handlers run unwrapped. */
   readonly wrap?: WrapHandler | undefined
 }
 
@@ -25,7 +25,7 @@ const bindOptions = { db: t.aDatabase, wrap: t.optional(t.aFunction<WrapHandler>
 const toBind = t.partOf({ lifecycles: runnableLifecycles, ...bindOptions })
 
 /**
- * What is wrong with these of a task kind's options; its others are left to its definition.
+ * Checks these of a task kind's options; the others are left to its definition.
  * @param called the function whose options they are
  * @throws InvalidOptions
  */
@@ -34,7 +34,7 @@ export const checkBindOptions = (called: string, options: BindOptions): void =>
 
 const asItIs: WrapHandler = (_lifecycle, _phase, handler) => handler
 
-/** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
+/** Returns the lifecycle from `handle` with its owner's database, the work that runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(
   lifecycle: BoundLifecycle<Doc, G>,
   options: BindOptions,

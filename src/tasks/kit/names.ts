@@ -8,7 +8,7 @@ const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const LOOKS_LIKE_OBJECT_ID = /^[0-9a-f]{24}$/i
 const ENDS_LIKE_A_HASH = /-[0-9a-f]{16}$/
 
-/** An id for people: a string as it is, an ObjectId as its hexadecimal digits, anything else as Extended JSON. */
+/** An id in readable form: a string as it is, an ObjectId as its hexadecimal digits, anything else as Extended JSON. */
 export function idText(id: unknown): string {
   if (typeof id === 'string') return id
   if (id instanceof BSON.ObjectId) return id.toHexString()
@@ -17,10 +17,10 @@ export function idText(id: unknown): string {
 }
 
 /**
- * The name of an object in Kubernetes for this id: the prefix and the id if that is a legal label (lower case letters, digits and inner
+ * The name of a Kubernetes object for this id: the prefix and the id if that is a legal label (lower case letters, digits and inner
  * hyphens, at most 63 characters with the ending), else a legal slug of its beginning and a hash. Distinct ids have distinct names.
  * @param prefix begins with a letter, as a Service's name must, and ends with a hyphen
- * @param endingLength how many characters the caller appends
+ * @param endingLength the number of characters that the caller appends
  */
 export function objectNameFor(prefix: string, id: unknown, endingLength = 0): string {
   const room = LABEL_LENGTH - prefix.length - endingLength
@@ -28,8 +28,8 @@ export function objectNameFor(prefix: string, id: unknown, endingLength = 0): st
 }
 
 /**
- * A name for something outside the database, made from a document's `_id`: the id itself where that is a legal name, else a legal slug of
- * its beginning and a hash. Distinct ids have distinct names: names that are kept never end like a hash, those that are changed always do.
+ * A name for an object outside the database, derived from a document's `_id`: the id itself if that is a legal name, else a legal slug of
+ * its beginning and a hash. Distinct ids have distinct names: unchanged names never end like a hash, changed ones always do.
  * @param maxLength of the name; 18 at least
  */
 export function distinctName(id: unknown, isLegal: (text: string) => boolean, maxLength: number): string {

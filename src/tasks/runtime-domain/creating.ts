@@ -9,13 +9,13 @@ import { activateRoute, deleteRoutes, writeRoute } from './route.js'
 
 type Next = 'Created' | 'Stopping' | 'Deleting'
 type OneStep = Step<Next, RuntimeDomain>
-/** One of its steps, with the reserved name and, in a region, the domain's site. */
+/** One stage of bringing a domain up, given the reserved name and, in a region, the domain's site. */
 type Stage = (parts: DomainParts, doc: Doc, step: OneStep, host: string, site: Site | undefined) => Ended<Next>
 
 /**
- * Creating and Updating: both turn what exists into what is wanted now. The host name is reserved; its certificate issued; the Ingress made,
- * or switched over in one write; the Route written; only then is removed what belongs to former names. So a domain that changes its name is
- * served under the old one until the new one works, and one whose new name can't be had keeps the old one.
+ * Creating and Updating: both turn the existing state into the wanted one. The host name is reserved; its certificate issued; the Ingress
+ * created, or switched over in one write; the Route written; only then are the leftovers of former names removed. A domain that changes its
+ * name is therefore served under the old one until the new one works, and keeps the old one if the new name isn't available.
  */
 export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
   return onCluster<Next, RuntimeDomain, Site | undefined>(
@@ -25,7 +25,7 @@ export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
       const stage = STAGES[step.name ?? '']
       const host = reservedFor(doc)
       const isPlaced = site !== undefined || !parts.regions
-      // The owner may have changed the name, or the document may not be placed yet: it starts again.
+      // The owner may have changed the name, or the document may not be placed yet: it starts over.
       if (!stage || host === undefined || !isPlaced || !isReservedAsWanted(doc)) return reserve(parts, doc, step)
       return stage(parts, doc, step, host, site)
     },
@@ -38,7 +38,7 @@ const certificate: Stage = async (_parts, _doc, step, host, site) => {
   // The region's TLS was turned off in the meantime.
   if (!site || !name || !issuer) return step.again()
   const made = await site.cluster.ensure(certificateOf(site.placed, { host, name, issuer, owner: site.cluster.owner }))
-  // Otherwise it would be requested again and again, without a pause.
+  // Otherwise the request would be repeated without a pause.
   if (!isUpToDate(made, host, issuer)) {
     return step.wait(
       `Certificate ${name} to be as it was asked for: something in the cluster changes its names or its issuer`,
@@ -53,7 +53,7 @@ const issued: Stage = async (_parts, doc, step, host, site) => {
   const name = site?.placed.certificate
   if (!site || !name || !issuer) return step.again()
   const readiness = await site.cluster.ready(certificateRef(site.placed, name))
-  // Somebody has removed it, or the region has another issuer now.
+  // It was removed, or the region has another issuer now.
   if (!readiness.object || !isUpToDate(readiness.object, host, issuer)) return step.again({ step: 'certificate' })
   if (readiness.ready) return step.again({ step: 'ingress' })
   // It will be served later, or never: there is no need to wait for it.
@@ -99,7 +99,7 @@ const leftoverSecrets: Stage = async (_parts, doc, step, host, site) => {
   return remaining === undefined ? created(doc, step, host) : step.wait(remaining, { on: 'removal' })
 }
 
-/** Former names are free from here on: nothing of theirs is left. */
+/** Former names are free from here on: they have no leftovers any more. */
 async function created({ placed }: Doc, step: OneStep, host: string): Ended<'Created'> {
   return step.moveTo('Created', {
     set: { reservedHost: host, ...(placed && { placed: { ...placed, leftover: [] } }) },

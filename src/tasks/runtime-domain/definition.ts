@@ -5,15 +5,15 @@ import { DOMAIN_COLLECTIONS, type RuntimeDomain } from './documents.js'
 /** Settings of the runtime-domain lifecycle, besides those of every lifecycle. */
 export interface RuntimeDomainSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
   /**
-   * How often a served domain is compared with what its owner and its region want, and corrected: a host name written without
-   * `state: 'Updating'` is applied, and what others have changed in the cluster is undone. Default: never.
+   * The interval at which a served domain is compared with the settings of its owner and its region, and corrected. A host name written without
+   * `state: 'Updating'` is applied, and changes made by others in the cluster are undone. Default: never.
    */
   readonly resync?: Duration | undefined
 }
 
 /**
  * The lifecycle without its handlers.
- * Creating may go to Stopping when Stopped is wanted before it was served, and to Deleting when the gateway that made it is gone.
+ * Creating may go to Stopping if Stopped is wanted before it was served, and to Deleting if the gateway that created it is gone.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
@@ -32,9 +32,9 @@ export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
     },
     rules: [
       { when: 'Running', from: ['Stopped'], goTo: 'Creating' },
-      // Even one that is being made, waits for a certificate that never comes, or is parked: it starts again with what is wanted now.
+      // Even one that is being created, waits for a certificate that never comes, or is parked: it starts over with the current settings.
       { when: 'Updating', from: ['Creating', 'Created', 'Updating'], goTo: 'Updating', setState: 'Running' },
-      // A stopped one stays stopped; its next start applies what is wanted then.
+      // A stopped one stays stopped; its next start applies the settings of that time.
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
       { when: 'Stopped', from: ['Created', 'Updating'], goTo: 'Stopping' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },

@@ -1,41 +1,41 @@
 export const DOMAIN_COLLECTIONS = { runtimeDomain: 'RuntimeDomain', route: 'Route' } as const
 
 /**
- * What a domain's owner wants. Without a state it is served, as with Running. Updating: apply the host name, service or settings as they
- * are now; it becomes Running.
+ * The state that a domain's owner wants. Without a state it is served, as with Running. Updating: apply the current host name, service and
+ * settings; it then becomes Running.
  */
 export type DomainState = 'Running' | 'Stopped' | 'Updating' | 'Deleted'
 
-/** A host name and everything that serves it; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
+/** A host name and everything that serves it; a lifecycle of its own. Owners may add more domains than the one that a gateway creates. */
 export interface RuntimeDomain {
-  /** Of any type; MongoDB makes an ObjectId. */
+  /** Of any type; MongoDB generates an ObjectId. */
   readonly _id: unknown
   /** Written by Phaselock, except on insert. */
   readonly phase?: string
-  /** Written by Phaselock; absent while nobody holds it. */
+  /** Written by Phaselock; absent while no replica holds it. */
   readonly lockedBy?: string
   /** Absent: it is served. */
   readonly state?: DomainState
-  /** What it belongs to. Its gateway, or whatever a region's namespace is named after. */
+  /** The owner of the domain: its gateway, or the id that a region's namespace is named after. */
   readonly gatewayId?: unknown
-  /** The fence of the gateway's step that wrote it last. */
+  /** The fence of the gateway's step that last wrote it. */
   readonly gatewayFence?: number
-  /** The `_id` of the gateway that made it; a domain inserted by hand has none. */
+  /** The `_id` of the gateway that created it; a domain inserted by hand has no such field. */
   readonly gateway?: unknown
-  /** The host name that it is to be served under, such as `shop.example.org`. */
+  /** The host name to serve it under, such as `shop.example.org`. */
   readonly host: string
   /** A host name of the owner's own, used instead of `host`. */
   readonly customDomain?: string | null
   /** The region whose cluster serves it; without one the default region. Once placed, it stays. */
   readonly region?: string
-  /** The Service that the Ingress sends requests to; without one that of its gateway's instance. */
+  /** The Service that the Ingress sends requests to; without it the Service of its gateway's instance. */
   readonly service?: BackendService
   /**
-   * Ours, unique over all runtime domains: the domain that has a name here may write its Route and Ingress. While the name changes it is a
-   * list: the new name, then those that are still to be given up.
+   * Phaselock's field, unique over all runtime domains: the domain that has a name here may write its Route and Ingress. While the name changes
+   * it is a list: the new name, then the names still to be given up.
    */
   readonly reservedHost?: string | readonly string[] | null
-  /** Ours: where in which cluster it is, written before anything is made there. */
+  /** Phaselock's field: the cluster and the place in it, written before any object is created there. */
   readonly placed?: Placement | null
 }
 
@@ -47,7 +47,7 @@ export interface BackendService {
   readonly port: number
 }
 
-/** Where a domain's objects are, and what they are called. */
+/** The place of a domain's objects, and their names. */
 export interface Placement {
   /** The `_id` of its Region. */
   readonly region: string
@@ -55,7 +55,7 @@ export interface Placement {
   readonly namespace: string
   /** The Ingress's name. */
   readonly ingress: string
-  /** The name of the reserved host's own Certificate, and of its Secret. Null: it needs none. */
+  /** The name of the reserved host's own Certificate, and of its Secret. Null: no certificate is needed. */
   readonly certificate: string | null
   /** Former certificates, with their Secrets, that are still to be removed. */
   readonly leftover: readonly string[]
@@ -65,11 +65,11 @@ export interface Placement {
 export interface Route {
   /** The host name. */
   readonly _id: string
-  /** That of the gateway that answers the requests. */
+  /** The gatewayId of the gateway that answers the requests. */
   readonly gatewayId: unknown
-  /** The fence of the gateway's step that switched it last; absent before the first. */
+  /** The fence of the gateway's step that last switched it; absent before the first. */
   readonly gatewayFence?: number
-  /** Whether requests are to be let through. */
+  /** True if requests are to be let through. */
   readonly active: boolean
   /** The `_id` of its runtime domain. */
   readonly domainId: unknown

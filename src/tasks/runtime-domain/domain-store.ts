@@ -15,9 +15,9 @@ export class DomainStore {
     this.routes = protocolCollection(db, DOMAIN_COLLECTIONS.route)
   }
 
-  /** Creates the index, once for each process; a failure is thrown, and the next call tries again. */
+  /** Creates the index, once per process; a failure is thrown, and the next call tries again. */
   ensureIndexes(): Promise<unknown> {
-    // A list that holds a string matches too: the index holds each name of a domain that changes its name.
+    // A list that contains a string matches too: the index holds every name of a domain that is changing its name.
     this.ready ??= this.domains
       .createIndex(
         { reservedHost: 1 },

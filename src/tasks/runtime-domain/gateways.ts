@@ -1,20 +1,20 @@
 import type { BackendService, RuntimeDomain } from './documents.js'
 
-/** What an instance of a gateway is to its domains. */
+/** The backend that a gateway's instance provides for its domains. */
 export interface DomainBackend {
   /** The `_id` of its Region; undefined: the default region. */
   readonly region: string | undefined
-  /** Undefined: it has no ports. */
+  /** Undefined: the instance has no ports. */
   readonly service: BackendService | undefined
 }
 
-/** What a runtime domain needs to know of the gateways that domains belong to. */
+/** The view that a runtime domain has of the gateways that domains belong to. */
 export interface Gateways {
-  /** Whether the gateway that made this domain is gone or going: nobody will tell the domain to go then. */
+  /** True if the gateway that created this domain is gone or being deleted: it will no longer delete the domain. */
   isOrphan(doc: Readonly<RuntimeDomain>): Promise<boolean>
   /** The fence of its gateway if that is started or starting, so that the domain's Route is to be active. */
   servingFence(doc: Readonly<RuntimeDomain>): Promise<number | undefined>
-  /** Whether it has a gateway that isn't started: a domain that joins it is served once that is. */
+  /** True if it has a gateway that isn't started: a domain that joins such a gateway is served once that starts. */
   isAtRest(doc: Readonly<RuntimeDomain>): Promise<boolean>
   /** The region and Service of its gateway's instance, for a domain that names none itself. */
   instanceOf(doc: Readonly<RuntimeDomain>): Promise<DomainBackend | undefined>

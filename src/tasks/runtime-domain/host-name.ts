@@ -3,11 +3,11 @@ import { distinctName } from '../kit/index.js'
 const LABEL_LENGTH = 63
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 
-/** A host name that can't be one: labels of 1 to 63 letters, digits and hyphens, at most 253 characters in all. */
+/** An invalid host name. A valid one has labels of 1 to 63 letters, digits and hyphens, and at most 253 characters in all. */
 export class InvalidHostName extends Error {
   override readonly name = 'InvalidHostName'
   constructor(
-    /** What was given. */
+    /** The value as it was given. */
     readonly value: unknown,
   ) {
     super(
@@ -17,7 +17,7 @@ export class InvalidHostName extends Error {
 }
 
 /**
- * The host name of a gateway without a domain of its own: `<name>.<base domain>`, else one made from its id. A name that isn't
+ * The host name of a gateway without a domain of its own: `<name>.<base domain>`, else one derived from its id. A name that isn't
  * a valid label of a host name is turned into one, with a hash.
  */
 export function hostNameFor(gatewayId: unknown, name: unknown, baseDomain: string): string {

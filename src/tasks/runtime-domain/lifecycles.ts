@@ -10,19 +10,19 @@ import { CERTIFICATE, INGRESS } from './manifests.js'
 import { stopping } from './stopping.js'
 
 export interface RuntimeDomainOptions extends RuntimeDomainSettings, BindOptions {
-  /** Where domains have their Certificate and Ingress. Default: nowhere; they have only their name and their Route then. */
+  /** The regions where domains have their Certificate and Ingress. Default: none; domains then have only their name and their Route. */
   readonly regions?: RegionSource | undefined
-  /** What domains belong to. Default: nothing; they are independent. */
+  /** The gateways that domains belong to. Default: none; domains are independent. */
   readonly gateways?: Gateways | undefined
-  /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
+  /** True to continue documents as soon as their objects in the cluster change, by a watch on each replica. Default true. */
   readonly watch?: boolean | undefined
 }
 
-/** What `runtimeDomainLifecycles` returns. */
+/** The result of `runtimeDomainLifecycles`. */
 export interface RuntimeDomainLifecycles {
   /** Domains: `runtimeDomain.insert({ host: 'shop.example.org', gatewayId: 'shop' })`. Without regions, one without a `gatewayId` is parked. */
   readonly runtimeDomain: Bound<ReturnType<typeof runtimeDomainDefinition>>
-  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  /** The lifecycles for a replica: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]
 }
 

@@ -8,7 +8,7 @@ export const INGRESS = { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' } a
 const SECRET = { apiVersion: 'v1', kind: 'Secret' } as const
 const ISSUER_GROUP = 'cert-manager.io'
 const HASH_LENGTH = 8
-/** cert-manager's default, RSA with 2,048 bits, costs it some 100 ms of CPU a key: 22 s in a row for 200 domains. */
+/** cert-manager's default, RSA with 2,048 bits, costs it some 100 ms of CPU per key: 22 s in a row for 200 domains. */
 const PRIVATE_KEY = { algorithm: 'ECDSA', size: 256 } as const
 
 type Issuer = NonNullable<GatewaySettings['tls']['issuer']>
@@ -16,16 +16,16 @@ type Issuer = NonNullable<GatewaySettings['tls']['issuer']>
 /** The name of a domain's Ingress: the same whatever its host name. */
 export const ingressNameFor = (id: unknown): string => objectNameFor('domain-', id, HASH_LENGTH + 1)
 
-/** Each host name has a Certificate of its own, so that the old one serves until the new one is there. */
+/** The name of a host's Certificate. Each host name has its own, so that the old one serves until the new one exists. */
 export function certificateNameFor(id: unknown, host: string): string {
   return `${ingressNameFor(id)}-${createHash('sha256').update(host).digest('hex').slice(0, HASH_LENGTH)}`
 }
 
-/** Whether the region's wildcard certificate covers this host: the wildcard stands for exactly one label. */
+/** True if the region's wildcard certificate covers this host: the wildcard stands for exactly one label. */
 const isUnderWildcard = (host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean =>
   host.endsWith(`.${domain}`) && !host.slice(0, -domain.length - 1).includes('.')
 
-/** A custom domain has a certificate of its own, if the region has TLS. */
+/** True for a custom domain, which has a certificate of its own, if the region has TLS. */
 export const needsCertificate = (host: string, gateway: GatewaySettings): boolean =>
   gateway.tls.enabled && !isUnderWildcard(host, gateway)
 
@@ -37,7 +37,10 @@ export const ingressRef = (placed: Placement) => refTo(INGRESS, placed, placed.i
 export const certificateRef = (placed: Placement, name: string) => refTo(CERTIFICATE, placed, name)
 export const secretRef = (placed: Placement, name: string) => refTo(SECRET, placed, name)
 
-/** cert-manager leaves the Secret when its Certificate goes: so the Secret carries its owner's labels, and goes with the domain. */
+/**
+ * The Certificate of a host. cert-manager keeps the Secret when its Certificate is deleted, so the Secret carries its owner's labels
+ * and is removed with the domain.
+ */
 export function certificateOf(
   placed: Placement,
   {
@@ -57,7 +60,7 @@ export function certificateOf(
   return { ...certificateRef(placed, name), spec }
 }
 
-/** Whether the Certificate requests this host from the region's issuer, also after the region's settings have changed. */
+/** True if the Certificate requests this host from the region's issuer, even after the region's settings have changed. */
 export function isUpToDate(certificate: KubernetesObject, host: string, issuer: Issuer): boolean {
   const spec = certificate['spec'] as { dnsNames?: string[]; issuerRef?: Partial<Required<Issuer>> } | undefined
   const { name, kind = 'Issuer', group = ISSUER_GROUP } = spec?.issuerRef ?? {}

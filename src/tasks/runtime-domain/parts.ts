@@ -4,7 +4,7 @@ import { DOMAIN_COLLECTIONS, type Placement, type RuntimeDomain } from './docume
 import type { DomainStore } from './domain-store.js'
 import type { Gateways } from './gateways.js'
 
-/** What the handlers of runtime domains need besides the document. */
+/** The dependencies of the handlers of runtime domains. */
 export interface DomainParts {
   readonly store: DomainStore
   /** Undefined: domains are independent. */
@@ -13,7 +13,7 @@ export interface DomainParts {
   readonly regions: RegionSource | undefined
 }
 
-/** A placed domain with the region where it is placed. */
+/** A placed domain with its region. */
 export interface Site {
   readonly region: Region
   readonly placed: Placement
@@ -28,8 +28,8 @@ export const holderOf = ({ store }: DomainParts, doc: Doc, step: AnyStep): Holde
   new Holder(store.domains, doc, step)
 
 /**
- * Where the domain is placed; undefined: nowhere.
- * @throws Unavailable when its region can't be used, or this process knows no regions
+ * The site where the domain is placed; undefined: it isn't placed.
+ * @throws Unavailable if its region can't be used, or if this process knows no regions
  */
 export async function siteOf({ regions, store }: DomainParts, doc: Doc, step: AnyStep): Promise<Site | undefined> {
   const { placed } = doc

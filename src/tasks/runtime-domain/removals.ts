@@ -6,22 +6,22 @@ import type { Site } from './parts.js'
 /** Much longer than cert-manager works on one certificate at a time. */
 const SETTLED_AFTER_MS = 2_000
 
-/** What is still there, as a wait's reason; undefined: nothing of this domain's. */
+/** The remaining objects, as the reason of a wait; undefined: none of this domain is left. */
 type Remaining = string | undefined
 
 /** Removes the Ingress; its host name is no longer served once it is gone. */
 export const removeIngress = (site: Site): Promise<Remaining> => removeAll(site, [ingressRef(site.placed)])
 
-/** Certificates go before their Secrets: otherwise cert-manager would issue them again. */
+/** Removes Certificates. They go before their Secrets: otherwise cert-manager would issue them again. */
 export async function removeCertificates(site: Site, names: readonly string[]): Promise<Remaining> {
   const refs = names.map((name) => certificateRef(site.placed, name))
   return removeAll(site, refs)
 }
 
 /**
- * Removes the Secrets of certificates that are gone. cert-manager may be about to write one for a certificate that went before it was
- * issued: if one is missing, another look follows.
- * @param step its `waitedMs` counts from when the certificates were gone
+ * Removes the Secrets of certificates that are gone. cert-manager may be about to write the Secret of a certificate that was removed before it
+ * was issued: if a Secret is missing, another check follows.
+ * @param step its `waitedMs` counts from the time when the certificates were gone
  */
 export async function removeSecrets(
   site: Site,
@@ -37,7 +37,7 @@ export async function removeSecrets(
   return isSettled ? undefined : 'cert-manager to have let go of the Secret'
 }
 
-/** All certificates that may be there. */
+/** All certificates that may exist. */
 export const certificatesOf = ({ placed: { certificate, leftover } }: Pick<Site, 'placed'>): readonly string[] =>
   certificate === null ? leftover : [certificate, ...leftover]
 
@@ -47,7 +47,7 @@ async function removeAll(site: Site, refs: readonly ObjectRef[]): Promise<Remain
   return reasons.length === 0 ? undefined : reasons.join('; ')
 }
 
-/** An object of this name that has another owner is not this domain's; nor is one of a kind that isn't installed. */
+/** Removes one object. An object of this name with another owner isn't this domain's; nor is one of a kind that isn't installed. */
 async function removeOwn({ cluster }: Site, ref: ObjectRef): Promise<Removal> {
   try {
     return await cluster.remove(ref)

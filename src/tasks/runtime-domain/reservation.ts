@@ -7,7 +7,7 @@ import { InvalidHostName, parseHostName } from './host-name.js'
 import { certificateNameFor, ingressNameFor, needsCertificate } from './manifests.js'
 import { type Doc, type DomainParts, type Ended, holderOf } from './parts.js'
 
-/** Whether the domain has reserved the name that its owner wants now. */
+/** True if the domain has reserved the name that its owner wants now. */
 export function isReservedAsWanted(doc: Doc): boolean {
   try {
     return reservedFor(doc) === parseHostName(wantedHost(doc))
@@ -17,8 +17,8 @@ export function isReservedAsWanted(doc: Doc): boolean {
 }
 
 /**
- * Reserves the wanted host name, besides those that it has: they stay its own until nothing of theirs is left, so nobody else gets a
- * name that is still served here. The same write records what is going to be made where: either all of it takes effect, or nothing does.
+ * Reserves the wanted host name, in addition to those it already has. It keeps those until none of their objects is left, so that no other
+ * domain gets a name that is still served here. The same write records the planned placement: either all of it takes effect, or none.
  */
 export async function reserve(
   parts: DomainParts,
@@ -57,11 +57,11 @@ export async function reserve(
     const whose = `RuntimeDomain ${idText(owner['_id'])} of the gateway ${idText(owner['gatewayId'])}`
     return step.park(`host name '${host}' is reserved by ${whose}`)
   }
-  // Passed again: the next step of a chain sees what outcomes have set, not what a handler wrote separately.
+  // Passed again: the next step of a chain sees the fields set by outcomes, not those that a handler wrote separately.
   return step.again({ step: set.placed?.certificate ? 'certificate' : set.placed ? 'ingress' : 'route', set })
 }
 
-/** Once placed it stays in its namespace, however the region's rules change. */
+/** Places the domain. Once placed it stays in its namespace, even if the region's rules change. */
 function placementOf(region: Region, doc: Doc, host: string): Placement {
   const { placed } = doc
   const certificate = needsCertificate(host, region.gateway) ? certificateNameFor(doc._id, host) : null

@@ -3,7 +3,7 @@ import { DOMAIN_COLLECTIONS, type RuntimeDomain } from './documents.js'
 import { BY_ID, type DomainStore } from './domain-store.js'
 import type { Gateways } from './gateways.js'
 
-/** Inactive at first. As this domain has the reservation, another domain's record is left over from one that is gone. */
+/** Writes the Route, inactive at first. Because this domain has the reservation, another domain's record is left over from one that is gone. */
 export function writeRoute(holder: Holder, host: string, doc: Readonly<RuntimeDomain>): Promise<void> {
   const { _id: domainId, gatewayId } = doc
   const route = { _id: host, gatewayId, domainId, domainFence: holder.fence, active: false }
@@ -12,8 +12,8 @@ export function writeRoute(holder: Holder, host: string, doc: Readonly<RuntimeDo
 }
 
 /**
- * A domain that joins a started gateway is routed at once. The gateway is read after the record was written: a start or stop
- * that this read missed will see the record, and has a higher fence than the one written here.
+ * Activates the route of a domain that joins a started gateway, immediately. The gateway is read after the record was written: a start or
+ * stop that this read missed will see the record, and has a higher fence than the one written here.
  */
 export async function activateRoute(
   store: DomainStore,
@@ -30,7 +30,7 @@ export async function activateRoute(
   )
 }
 
-/** Only the domain's own, and none that a later domain with the same `_id` has written. */
+/** Deletes only the domain's own routes, and none written by a later domain with the same `_id`. */
 export async function deleteRoutes(
   store: DomainStore,
   hosts: readonly string[],

@@ -5,7 +5,7 @@ import { type DomainParts, type Site, siteOf } from './parts.js'
 import { removeIngress } from './removals.js'
 import { deleteRoutes } from './route.js'
 
-/** Stopping: no longer served. It keeps its name and its certificate, so that it starts again at once. */
+/** Stopping: no longer served. It keeps its name and its certificate, so that it can start again immediately. */
 export function stopping(parts: DomainParts): Handler<'Stopped', RuntimeDomain> {
   return onCluster<'Stopped', RuntimeDomain, Site | undefined>(
     (doc, step) => siteOf(parts, doc, step),

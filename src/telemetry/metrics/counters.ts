@@ -8,7 +8,7 @@ const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 
 const LOSSES = ['refused', 'movedOn', 'renewal', 'abandoned', 'givenUp'] as const satisfies readonly LeaseLoss['how'][]
 
-/** Counts what a replica's observer is notified of. */
+/** Counts the notifications of a replica's observer. */
 export function observerMetrics(registry: Registry, models: readonly LifecycleModel[]): Required<ReplicaObserver> {
   const instruments = new Instruments(registry)
   const labels = ['lifecycle', 'phase'] as const

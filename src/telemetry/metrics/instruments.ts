@@ -4,7 +4,7 @@ import { answered } from '../../database/index.js'
 /** The value of a gauge for some labels. */
 export type Row<L extends string> = readonly [labels: Readonly<Record<L, string>>, value: number]
 
-/** Makes metrics of one registry; all their names begin with `phaselock_`. */
+/** Creates metrics in one registry; all their names begin with `phaselock_`. */
 export class Instruments {
   constructor(private readonly registry: Registry) {}
 
@@ -18,8 +18,8 @@ export class Instruments {
   }
 
   /**
-   * @param rows asked at each scrape; what isn't among them isn't shown. Without it values are set from outside
-   * @param aggregator how values of several workers are combined: added up, or the least or the most of them counts
+   * @param rows called at each scrape; labels that aren't among them aren't shown. Without it values are set from outside
+   * @param aggregator combines the values of several workers: their sum, minimum or maximum
    */
   gauge<L extends string>(
     name: string,
@@ -45,13 +45,13 @@ export class Instruments {
   }
 }
 
-/** Prometheus gives a scrape 10 s: one that took longer because the database is down would show nothing at all, not even that it is down. */
+/** Prometheus allows a scrape 10 s: one that took longer because the database is down would show nothing at all, not even that it is down. */
 const LONGEST_MS = 7_000
 
 /** @throws NoAnswer in time for the scrape, whatever the client's own limits are */
 export const withinScrape = <T>(count: Promise<T>): Promise<T> => answered(count, LONGEST_MS)
 
-/** The gauges of one scrape are collected at the same time and share one count. */
+/** Shares one count among the gauges of a scrape, which are collected at the same time. */
 export function oncePerScrape<T>(count: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined
   return () => {

@@ -5,22 +5,22 @@ import { Instruments } from './instruments.js'
 
 const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const HOLD_SECONDS = [0.01, 0.1, 0.5, 1, 5, 30, 60, 300, 900, 3_600, 14_400]
-/** A function that gives each name a label of its own would flood Prometheus: no more labels than this. */
+/** The limit on labels: a function that gives each name a label of its own would flood Prometheus. */
 const MOST_LABELS = 200
 /** The label of locks without one of their own: empty. */
 const UNNAMED = ''
 
 /**
- * Which locks get the label `lock`: these, by their names; or the label that a function makes of a name ("tenant-42-sync" -> "tenant-sync";
- * undefined: none). Names may be made of anything, so by default none gets one.
+ * Selects the locks with the label `lock`: these, by their names; or the label that a function derives from a name ("tenant-42-sync" ->
+ * "tenant-sync"; undefined: none). Names may be composed of anything, so by default no lock gets one.
  */
 export type LockNames = readonly string[] | ((name: string) => string | undefined)
 
-/** Options of `lockMetrics`; all may be left out. */
+/** Options of `lockMetrics`; all may be omitted. */
 export interface LockMetricsOptions {
-  /** Default: one of its own. */
+  /** The registry to use. Default: one of its own. */
   readonly registry?: Registry | undefined
-  /** Which locks get a label of their own. Default: none; all count under an empty one. */
+  /** The locks with a label of their own. Default: none; all count under an empty one. */
   readonly names?: LockNames | undefined
 }
 
@@ -37,9 +37,9 @@ const lockMetricsOptions = t.object({
 
 /** Metrics of named locks, for a process without a replica. */
 export interface LockMetrics {
-  /** `registry.metrics()` is the text for Prometheus. */
+  /** The registry; `registry.metrics()` is the text for Prometheus. */
   readonly registry: Registry
-  /** For `new LockExecutor(provider, { observer })`, the Nest modules' `locks: { observer }`, or `observeLocks(observer)`. */
+  /** The observer for `new LockExecutor(provider, { observer })`, the Nest modules' `locks: { observer }`, or `observeLocks(observer)`. */
   readonly observer: Required<LockObserver>
   /** Counts failed commands on locks that aren't taken through an executor, under a label of their own. */
   failuresOf(label: string): (action: 'extend' | 'unlock') => void
@@ -74,7 +74,7 @@ export function lockMetrics(given: LockMetricsOptions = {}): LockMetrics {
     ['lock', 'action'],
   )
   const held = instruments.gauge('locks_held', 'Named locks that tasks of this process hold', ['lock'])
-  /** By `lockedBy`, which no two acquisitions share: a lost lock isn't subtracted again when its task ends. */
+  /** Labels by `lockedBy`, which no two acquisitions share: a lost lock isn't subtracted again when its task ends. */
   const labelsOfHeld = new Map<string, string>()
   const noLongerHeld = (lockedBy: string) => {
     const lock = labelsOfHeld.get(lockedBy)

@@ -13,27 +13,27 @@ import { sweepGauges } from './sweep-metrics.js'
 
 /** A lifecycle; that of schedules brings metrics besides those of its steps. */
 export interface MeasuredLifecycle {
-  /** Its phases and settings as they were checked. */
+  /** Its checked phases and settings. */
   readonly model: LifecycleModel
-  /** Of schedules: what is counted besides their documents. */
+  /** For schedules: counts other than those of their documents. */
   readonly reports?: ScheduleReports | undefined
 }
 
 /** Options of `replicaMetrics`. */
 export interface ReplicaMetricsOptions {
-  /** Where the documents are: counted at each scrape. */
+  /** The database of the documents, which are counted at each scrape. */
   readonly db: Db
-  /** Whose documents are counted, and whose steps. */
+  /** The lifecycles whose documents and steps are counted. */
   readonly lifecycles: readonly MeasuredLifecycle[]
-  /** Whether documents are counted too: what is due and parked is the same for all replicas. Default true. */
+  /** True to count documents too: the numbers of due and parked ones are the same for all replicas. Default true. */
   readonly documents?: boolean | undefined
-  /** This process's own memory, CPU and event loop too. Default true. */
+  /** True to include this process's own memory, CPU and event loop. Default true. */
   readonly processMetrics?: boolean | undefined
-  /** Which named locks have the label `lock`. Default: none. */
+  /** The named locks that have the label `lock`. Default: none. */
   readonly lockNames?: LockNames | undefined
-  /** Schedules whose last success is shown. Default: all, where there are at most 50, else none. */
+  /** Schedules whose last success is shown. Default: all if there are at most 50, else none. */
   readonly scheduleNames?: readonly string[] | undefined
-  /** Told when documents can't be counted. Default: nobody. */
+  /** Gets a warning if documents can't be counted. Default: no logger. */
   readonly logger?: Logger | undefined
 }
 
@@ -43,7 +43,7 @@ const measured = t.checked(
   'expected a lifecycle',
 )
 
-/** What metrics of documents take. */
+/** The options of metrics of documents. */
 export const documentOptions = {
   db: t.aDatabase,
   lifecycles: t.list(measured, t.expecting('a list of lifecycles')),
@@ -58,26 +58,26 @@ const metricsOptions = t.object({
   scheduleNames: t.optional(t.list(t.text, t.expecting('a list of names'))),
 } satisfies t.TypesOf<ReplicaMetricsOptions>)
 
-/** The label of all locks that runs of schedules take: a name for each schedule would be too many. */
+/** The label of all locks that runs of schedules take: one per schedule would be too many. */
 const LOCKS_OF_RUNS = 'scheduler_lock'
 
 /** Metrics of one replica, in a registry of their own: the app's global one is left alone. */
 export interface ReplicaMetrics {
-  /** `registry.metrics()` is the text for Prometheus. */
+  /** The registry; `registry.metrics()` is the text for Prometheus. */
   readonly registry: Registry
-  /** Give it to the replica: `new Replica({ ..., observer })` or `PhaselockModule.forRoot({ ..., observer })`. */
+  /** The observer to pass to the replica: `new Replica({ ..., observer })` or `PhaselockModule.forRoot({ ..., observer })`. */
   readonly observer: ReplicaObserver
-  /** Give it to what takes named locks: `new LockExecutor(provider, { observer })`, or `locks: { observer }` of the Nest modules. */
+  /** The observer to pass to users of named locks: `new LockExecutor(provider, { observer })`, or `locks: { observer }` of the Nest modules. */
   readonly locks: LockObserver
   /** Shows schedules whose lifecycles were not among the options: in a Nest app, `app.get(Schedules)`. */
   watchSchedules(schedules: { readonly lifecycles: readonly MeasuredLifecycle[] }): void
-  /** Shows what this replica holds too; call it once the replica exists. */
+  /** Shows the documents and slots that this replica holds too; call it once the replica exists. */
   watch(replica: { status(): ReplicaStatus }): void
 }
 
 /**
- * Metrics for Prometheus. Counters and durations come from the replica's observer; what is due and parked is counted in the
- * database at each scrape, on the claim index and up to a limit. When the database doesn't answer, a scrape still works:
+ * Metrics for Prometheus. Counters and durations come from the replica's observer; due and parked documents are counted in the
+ * database at each scrape, on the claim index and up to a limit. If the database doesn't answer, a scrape still works:
  * `phaselock_database_up` is 0 then, and those counts are left out.
  * @throws InvalidOptions
  */
@@ -104,7 +104,7 @@ export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
   }
 }
 
-/** What is due and parked, and how many schedules there are, counted at each scrape. */
+/** Gauges of due and parked documents, and of schedules, counted at each scrape. */
 export function documentMetrics(
   registry: Registry,
   options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
@@ -129,7 +129,7 @@ export function documentMetrics(
   return { add }
 }
 
-/** Adds the schedules among some lifecycles; without any, none of their metrics is shown. */
+/** Returns a function that adds the schedules among some lifecycles; without any, none of their metrics is shown. */
 function addingReports(begin: () => AddReports): (lifecycles: readonly MeasuredLifecycle[]) => void {
   let add: AddReports | undefined
   return (lifecycles) => {
@@ -175,7 +175,7 @@ function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | un
   )
 }
 
-/** Documents, of which there may be many, are counted together. */
+/** Counts paused documents together, because there may be many. */
 function pausedRows(paused: ReplicaStatus['paused']): Row<'lifecycle' | 'what' | 'phase'>[] {
   const counts = new Map<string, Row<'lifecycle' | 'what' | 'phase'>>()
   for (const { lifecycle, what, phase = '' } of paused) {

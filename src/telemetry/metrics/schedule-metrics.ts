@@ -6,10 +6,10 @@ import type { ScheduleCounts, ScheduleReports } from '../../schedules/index.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 
 const LATE_SECONDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800, 3_600]
-/** Where there are more schedules than this, only those that were named have a label. */
+/** With more schedules than this, only the named ones have a label. */
 const FEW = 50
 
-/** What adds the schedules of one lifecycle; those that were added before are left out. */
+/** Adds the schedules of one lifecycle; those that were added before are left out. */
 export type AddReports = (reports: ScheduleReports) => void
 
 /**
@@ -20,7 +20,7 @@ export function runMetrics(registry: Registry, lockFailed: (action: 'extend' | '
   const all = new Set<ScheduleReports>()
   const known = new Set<string>()
   const instruments = new Instruments(registry)
-  /** A series that starts at 1 has no increase that an alert could see: what runs once a night starts at 0. */
+  /** A series that starts at 1 has no increase that an alert could see: a task that runs once a night starts at 0. */
   const begin = () => {
     for (const { lifecycle, taskNames, ends: outcomes } of all) {
       for (const task of taskNames.filter((name) => !known.has(`${lifecycle} ${name}`))) {
@@ -66,11 +66,11 @@ export interface ScheduleCountsOptions {
   readonly scheduleNames?: readonly string[] | undefined
 }
 
-/** What is in the database, the same for all replicas. */
+/** Gauges of the schedules in the database, the same for all replicas. */
 export function scheduleGauges(registry: Registry, options: ScheduleCountsOptions): AddReports {
   const all = new Set<ScheduleReports>()
   const { logger } = options
-  /** What can't be counted is left out of this scrape: `phaselock_database_up` tells why. */
+  /** A count that fails is left out of this scrape: `phaselock_database_up` shows why. */
   const ofEach = async <T>(ask: (reports: ScheduleReports) => Promise<T | undefined>): Promise<[string, T][]> => {
     const found = await Promise.all(
       [...all].map(async (one): Promise<[string, T][]> => {

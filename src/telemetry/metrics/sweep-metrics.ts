@@ -3,10 +3,10 @@ import type { Registry } from 'prom-client'
 import { type LastSweep, lastSweep, operationsOpen } from '../../operations/index.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 
-/** What one replica finds for all every five minutes, and how its duties went. */
+/** Gauges of the findings that one replica makes for all every five minutes, and of the last run of its duties. */
 export function sweepGauges(registry: Registry, db: Db): void {
   const instruments = new Instruments(registry)
-  // Where a role can't read them, or the database is down, they are left out: phaselock_database_up tells of that.
+  // If a role can't read them, or the database is down, they are left out: phaselock_database_up reports that.
   const last = oncePerScrape(() => withinScrape(lastSweep(db)).catch((): LastSweep => ({ lifecycles: [], duties: [] })))
   const lifecycles = async () => (await last()).lifecycles
   instruments.gauge(

@@ -7,15 +7,15 @@ import { documentMetrics, documentOptions, type MeasuredLifecycle } from './repl
 
 /** Options of `workersMetrics`: for the process that supervises workers. */
 export interface WorkersMetricsOptions {
-  /** Where the documents are: counted at each scrape. */
+  /** The database of the documents, which are counted at each scrape. */
   readonly db: Db
-  /** Whose documents are counted. */
+  /** The lifecycles whose documents are counted. */
   readonly lifecycles: readonly MeasuredLifecycle[]
-  /** Told when documents can't be counted. Default: nobody. */
+  /** Gets a warning if documents can't be counted. Default: no logger. */
   readonly logger?: Logger | undefined
-  /** Of each worker that answers: `registry.getMetricsAsJSON()`, as it came over a channel. */
+  /** Returns `registry.getMetricsAsJSON()` of each worker that answers, as it came over a channel. */
   readonly ofWorkers: () => Promise<(readonly unknown[])[]>
-  /** How many workers there should be, how many work, and how often one was started again. */
+  /** Returns the number of wanted workers, of working ones, and of restarts. */
   readonly counts: () => { readonly wanted: number; readonly working: number; readonly restarts: number }
 }
 
@@ -31,7 +31,7 @@ export interface WorkersMetrics {
   metrics(): Promise<string>
 }
 
-/** The workers' metrics, added up (for readiness the least counts), with the counts of documents and of workers themselves. @throws InvalidOptions */
+/** The workers' metrics, added up (for readiness the minimum), with the counts of documents and of the workers themselves. @throws InvalidOptions */
 export function workersMetrics(given: WorkersMetricsOptions): WorkersMetrics {
   const options: WorkersMetricsOptions = checkOptions('workersMetrics', workersOptions, given)
   const { counts } = options

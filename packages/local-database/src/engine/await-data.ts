@@ -3,7 +3,7 @@ import { collectionName, type EngineReply } from './wire-frames.js'
 
 /** Writes after which a tailable cursor on the named collection may have new entries. */
 const WRITES = new Set(['insert', 'update', 'delete', 'findAndModify', 'findandmodify'])
-/** Commands that end cursors, or write to collections which they don't name first: every waiting `getMore` looks again. */
+/** Commands that end cursors, or write to collections that they don't name first: every waiting `getMore` looks again. */
 const WRITES_ANYWHERE = new Set([
   'bulkWrite',
   'convertToCapped',
@@ -20,15 +20,15 @@ interface Waiter {
 }
 
 /**
- * Adds the `awaitData` that the engine lacks: it answers an idle tailable cursor at once, and a driver would spin. Here such a
+ * Adds the `awaitData` that the engine lacks: it answers an idle tailable cursor immediately, and a driver would spin. Here such a
  * `getMore` waits until its collection is written through this server, or its time is over: there is no polling in between.
  * Delivery takes a fifth of a millisecond (a poll every 10 ms took 8 ms at the median).
- * Collections are told apart by name only: a write to one of the same name in another database costs a look.
+ * Collections are distinguished only by name: a write to one of the same name in another database costs one extra look.
  */
 export class AwaitData {
   private readonly waiting = new Map<string, Set<Waiter>>()
 
-  /** Call it when a command has been executed. */
+  /** Wakes waiting cursors; call it once a command has been executed. */
   executed(name: string, message: Buffer): void {
     if (this.waiting.size === 0) return
     if (WRITES.has(name)) this.wake(collectionName(message))
@@ -41,9 +41,9 @@ export class AwaitData {
 
   /**
    * Answers a `getMore` of an awaitData cursor.
-   * @param look asks the engine
-   * @param isIdle whether an answer has no entries and leaves the cursor open
-   * @param gone aborts when the client has hung up, and nobody waits for the answer
+   * @param look queries the engine
+   * @param isIdle returns true for an answer that has no entries and leaves the cursor open
+   * @param gone aborts once the client has hung up and no longer waits for the answer
    */
   async answer(
     collection: string,
@@ -54,7 +54,7 @@ export class AwaitData {
   ): Promise<EngineReply> {
     const endMs = monotonicMs() + maxMs
     for (;;) {
-      // Before the look, so that nothing written during it is missed.
+      // Registered before the look, so that nothing written during it is missed.
       const { wait, forget } = this.register(collection)
       try {
         const reply = await look()
@@ -79,7 +79,7 @@ export class AwaitData {
     const waiters = this.waiting.get(collection) ?? new Set()
     this.waiting.set(collection, waiters.add(waiter))
     return {
-      /** Resolves to whether there may be something new. */
+      /** Resolves to true if there may be something new. */
       async wait(ms: number, gone: AbortSignal): Promise<boolean> {
         await sleep(ms, { signal: AbortSignal.any([over.signal, gone]) })
         return waiter.woken && !gone.aborted

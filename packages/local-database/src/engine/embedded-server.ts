@@ -1,7 +1,7 @@
 /**
  * A program: the embedded engine behind mongod's command line, `--dbpath D --port P [--bind_ip H]`, on a TCP port.
  * It prints `Waiting for connections` when it is ready, ends cleanly on SIGTERM, and exits like mongod does: 48 = the
- * port is taken, 100 = the data can't be opened, 2 = an option that it can't honour.
+ * port is taken, 100 = the data can't be opened, 2 = an unsupported option.
  * `PHASELOCK_EMBEDDED_MODULE` names the package's main file (otherwise it is resolved from here).
  */
 import { existsSync } from 'node:fs'
@@ -81,7 +81,7 @@ async function roundTrip(running: Engine, message: Buffer, gone: AbortSignal): P
   }
 }
 
-/** Only awaitData puts maxTimeMS on a getMore. */
+/** Answers a `getMore`. Only awaitData puts maxTimeMS on one. */
 async function getMore(running: Engine, message: Buffer, gone: AbortSignal): Promise<EngineReply> {
   const { collection, maxTimeMS } = deserialize(commandBody(message))
   const look = () => running.roundTrip(message)

@@ -6,7 +6,7 @@ import { type OpenEngineOptions, openEngine } from './open-engine.js'
 export type Log = (message: string, fields?: object) => void
 
 /**
- * A replica's stake in the local engine: until it is given up, the engine runs. When keeper or engine die, every replica tries to
+ * A replica's stake in the local engine: until it is given up, the engine runs. If keeper or engine die, every replica tries to
  * start them again on the same port; the folder's lock lets one do it, and the others join.
  */
 export class EngineMembership {
@@ -22,7 +22,7 @@ export class EngineMembership {
     void this.watch()
   }
 
-  /** Gives up the stake: the engine ends when this was the last one. */
+  /** Gives up the stake: the engine ends if this was the last one. */
   leave(): void {
     this.left = true
     this.stop.abort()

@@ -5,7 +5,7 @@ import type { Readable, Writable } from 'node:stream'
 import { sleep } from '../time.js'
 import { identify, isRunning, type ProcessIdentity, signalProcess } from './process-identity.js'
 
-/** How to start a server that understands mongod's command line. Options are appended to `args`. */
+/** The command that starts a server with mongod's command line. Options are appended to `args`. */
 export interface ServerCommand {
   command: string
   args: string[]
@@ -15,13 +15,13 @@ export interface ServerCommand {
 /** A server that answers on its port. */
 export interface EngineProcess {
   identity: ProcessIdentity
-  /** Resolves when the process is gone, by itself or not, with how it ended. */
+  /** Resolves once the process is gone, for whatever reason, with the way it ended. */
   exited: Promise<string>
-  /** SIGTERM, then SIGKILL if it takes longer than `patienceMs` (the journal makes that safe). Resolves when it is gone. */
+  /** Sends SIGTERM, then SIGKILL if it takes longer than `patienceMs` (the journal makes that safe). Resolves once it is gone. */
   stop(patienceMs: number): Promise<void>
 }
 
-/** The server ended, or didn't get ready in time; `said` is the end of what it printed. */
+/** The server ended, or didn't get ready in time; `said` is the end of its output. */
 export class EngineStartFailed extends Error {
   override readonly name = 'EngineStartFailed'
   constructor(
@@ -34,8 +34,8 @@ export class EngineStartFailed extends Error {
 }
 
 /**
- * Runs the server so that it can't outlive us: the shell waits for the server, and ends it when our end of pipe 3 closes, which the
- * kernel does when we are killed. It reports the server's process id over pipe 4.
+ * Runs the server so that it can't outlive us. The shell waits for the server, and ends it when our end of pipe 3 closes; the
+ * kernel closes that when we are killed. It reports the server's process id over pipe 4.
  */
 const WATCHDOG = `
 "$@" 3<&- 4>&- & server=$!
@@ -46,10 +46,10 @@ wait "$server"; code=$?
 kill "$watch" 2>/dev/null
 exit "$code"`
 
-/** What mongod (and the embedded server) prints when it accepts connections. */
+/** The line that mongod (and the embedded server) prints when it accepts connections. */
 const READY = /Waiting for connections/
 const EXIT_PORT_TAKEN = 48
-/** How long to wait for the rest of what a server printed after it ended. */
+/** The time to wait for the rest of a server's output after it ended. */
 const LAST_WORDS_MS = 500
 
 /**
@@ -101,7 +101,7 @@ export async function startEngineProcess(
   }
 }
 
-/** Ends a server, ours or one that a killed keeper left behind; resolves when it is gone. */
+/** Ends a server, our own or one that a killed keeper left behind; resolves once it is gone. */
 export async function endEngine(engine: ProcessIdentity, patienceMs: number): Promise<void> {
   signalProcess(engine, 'SIGTERM')
   for (let waited = 0; isRunning(engine) && waited < patienceMs; waited += 20) await sleep(20)
@@ -126,7 +126,7 @@ function firstLine(stream: Readable): Promise<string> {
   })
 }
 
-/** The lines worth showing: mongod's JSON log reduced to its messages, errors first; others as they are. At most 600 characters. */
+/** The lines worth showing: mongod's JSON log reduced to its messages, errors first; others unchanged. At most 600 characters. */
 function whatItSaid(lines: string[]): string {
   const parsed = lines.map((line) => {
     try {

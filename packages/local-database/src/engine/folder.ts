@@ -3,7 +3,7 @@ import { access, constants, mkdir, readdir, realpath, statfs, writeFile } from '
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Where one local database is stored. Everything that belongs to it is in `root`; its data alone is in `data`. */
+/** The storage of one local database. Everything that belongs to it is in `root`; `data` contains only its data. */
 export interface EngineFolder {
   root: string
   data: string
@@ -22,13 +22,13 @@ export class DataDirUnusable extends Error {
   }
 }
 
-/** The disk of a new local database has too little room. */
+/** The disk of a new local database has too little space. */
 export class NotEnoughSpace extends Error {
   override readonly name = 'NotEnoughSpace'
 }
 
 /**
- * Creates `root` and its data folder if missing; git ignores what is in it.
+ * Creates `root` and its data folder if missing; git ignores their content.
  * @throws DataDirUnusable
  */
 export async function openEngineFolder(root: string): Promise<EngineFolder> {
@@ -43,7 +43,7 @@ export async function openEngineFolder(root: string): Promise<EngineFolder> {
   return folderAt(real)
 }
 
-/** The folder of a local database that existed before; undefined if there is none. Nothing is created. */
+/** Returns the folder of a local database that existed before; undefined if there is none. Nothing is created. */
 export async function existingEngineFolder(root: string): Promise<EngineFolder | undefined> {
   const real = await realpath(root).catch(() => undefined)
   return real !== undefined && existsSync(join(real, 'engine.json')) ? folderAt(real) : undefined
@@ -60,7 +60,7 @@ const folderAt = (root: string): EngineFolder => ({
 export const FIRST_START_BYTES = 500 * 1024 * 1024
 
 /**
- * Call it before a first start: before a server is fetched, or started on a folder that holds nothing yet.
+ * Checks the free space. Call it before a first start: before a server is fetched, or started on an empty folder.
  * @throws NotEnoughSpace
  */
 export async function requireFreeSpace({ data }: EngineFolder, needed: number): Promise<void> {
@@ -75,7 +75,7 @@ export async function requireFreeSpace({ data }: EngineFolder, needed: number): 
 }
 
 /**
- * The path of one of the programs that node starts (`keeper`, `embedded-server`, `download`). They are plain JavaScript: a run
+ * Returns the path of one of the programs that node starts (`keeper`, `embedded-server`, `download`). They are plain JavaScript: a run
  * from the TypeScript sources (the tests) uses the built ones.
  */
 export function programPath(name: 'engine/keeper' | 'engine/embedded-server' | 'sources/download-program'): string {

@@ -8,7 +8,7 @@ import { readState } from './state.js'
 
 /** A replica's connection to the keeper. While it is open the engine runs. It doesn't keep the replica's process alive. */
 export interface KeeperLink extends Welcome {
-  /** Resolves when the keeper is gone or has ended the connection. */
+  /** Resolves once the keeper is gone or has ended the connection. */
   closed: Promise<void>
   close(): void
 }
@@ -16,8 +16,8 @@ export interface KeeperLink extends Welcome {
 const ANSWER_WITHIN_MS = 2_000
 
 /**
- * Joins the keeper that `engine.json` names. Undefined if there is none: no file, a dead process, a port that another program uses
- * by now (it doesn't answer the secret), or a keeper that is just ending.
+ * Joins the keeper that `engine.json` names. Undefined if there is none: no file, a dead process, a port that now belongs to another
+ * program (it doesn't answer the secret), or a keeper that is just ending.
  */
 export async function joinKeeper(folder: EngineFolder): Promise<KeeperLink | undefined> {
   const keeper = readState(folder)?.keeper
@@ -37,7 +37,7 @@ export async function joinKeeper(folder: EngineFolder): Promise<KeeperLink | und
 
 async function firstAnswer(socket: Socket, closed: Promise<void>): Promise<Welcome | undefined> {
   socket.setTimeout(ANSWER_WITHIN_MS, () => socket.destroy())
-  // It tells of the socket's errors too: one that is reset, because its keeper is ending, is no error of whoever wants to join.
+  // It emits the socket's errors too: a reset because the keeper is ending is no error for the joining process.
   const lines = createInterface({ input: socket }).on('error', () => undefined)
   const answer = await Promise.race([once(lines, 'line').catch(() => undefined), closed])
   socket.setTimeout(0)

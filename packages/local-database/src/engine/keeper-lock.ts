@@ -5,11 +5,12 @@ import type { EngineFolder } from './folder.js'
 import { identify, isRunning, type ProcessIdentity } from './process-identity.js'
 
 /**
- * At most one keeper per folder, even after `kill -9`, and at no moment do two processes believe they are it.
+ * The lock of a folder's keeper. Invariants: at most one keeper per folder, even after `kill -9`, and at no moment do two processes believe
+ * that they are the keeper.
  *
  * A lock is a numbered file `keeper.<n>.lock` that names its holder. Only the highest number counts; it is free if its holder has
- * released it or isn't running. To take it, a process *creates* the next number (a hard link, which fails if the file exists, so of
- * several only one gets it). The highest file is never deleted, so numbers only grow. A process that was slow between looking
+ * released it or isn't running. To take it, a process *creates* the next number (a hard link, which fails if the file exists, so only
+ * one of several processes gets it). The highest file is never deleted, so numbers only grow. A process that was slow between looking
  * and creating may create a number that is already outdated: it looks again, finds a higher one, and has lost.
  */
 export interface KeeperLock {
@@ -20,7 +21,7 @@ interface Holder {
   holder: ProcessIdentity | null
 }
 
-/** The lock, or undefined if another running process has it. */
+/** Returns the lock, or undefined if another running process holds it. */
 export function takeKeeperLock(folder: EngineFolder): KeeperLock | undefined {
   const highest = highestLock(folder)
   if (isRunning(holderOf(folder, highest))) return undefined
@@ -44,7 +45,7 @@ export function takeKeeperLock(folder: EngineFolder): KeeperLock | undefined {
   return { release: () => writeJsonAtomically(path, { holder: null } satisfies Holder) }
 }
 
-/** The current keeper, if any. */
+/** Returns the current keeper, if any. */
 export function keeperLockHolder(folder: EngineFolder): ProcessIdentity | undefined {
   const holder = holderOf(folder, highestLock(folder))
   return isRunning(holder) ? holder : undefined

@@ -1,8 +1,8 @@
 /**
  * A program: the keeper of one local database. A replica starts it, detached, with a `KeeperJob`. It holds the folder's lock, starts the
- * engine on the folder's port, and then counts the replicas: each holds one connection to it for as long as it lives, and the
+ * engine on the folder's port, and then counts the replicas. Each holds one connection to it for as long as it lives, and the
  * kernel closes that when the replica dies, however it dies. Without replicas it ends the engine and itself.
- * When the engine dies the keeper ends too: the replicas notice, and one of them starts both again.
+ * If the engine dies the keeper ends too: the replicas notice, and one of them starts both again.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { fstatSync, ftruncateSync, rmSync, writeSync } from 'node:fs'
@@ -89,7 +89,7 @@ class Keeper {
     })
   }
 
-  /** A connection counts once it has sent the secret; one that sends none within 2 s is dropped. */
+  /** Admits a connection once it has sent the secret; one that sends none within 2 s is dropped. */
   private admit(socket: Socket): void {
     socket.on('error', () => undefined)
     const stranger = setTimeout(() => socket.destroy(), 2_000)
@@ -141,7 +141,7 @@ class Keeper {
   }
 }
 
-/** The log is our standard output, a file opened for appending; it starts again when it has grown too long. */
+/** Writes to the log: our standard output, a file opened for appending, which is truncated once it has grown too long. */
 function log(line: string): void {
   try {
     if (fstatSync(1).size > MAX_LOG_BYTES) ftruncateSync(1, 0)

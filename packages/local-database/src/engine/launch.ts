@@ -8,8 +8,8 @@ import type { KeeperJob, KeeperReport } from './keeper-job.js'
 const MAX_LOG_BYTES = 1024 * 1024
 
 /**
- * Starts a keeper in its own session, so that neither Ctrl-C nor our end reaches it. It gets none of our streams: its output is
- * the folder's log, and the pipe for its one report is closed as soon as that has arrived.
+ * Starts a keeper in its own session, so that neither Ctrl-C nor the end of this process reaches it. It gets none of our streams: its output
+ * goes to the folder's log, and the pipe for its one report is closed as soon as that has arrived.
  */
 export async function launchKeeper(folder: EngineFolder, job: Omit<KeeperJob, 'root'>): Promise<KeeperReport> {
   if ((statSync(folder.log, { throwIfNoEntry: false })?.size ?? 0) > MAX_LOG_BYTES) truncateSync(folder.log)

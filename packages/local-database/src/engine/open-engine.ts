@@ -13,18 +13,18 @@ export interface LocalServer {
   /** A name for messages: 'mongod on PATH'. */
   name: string
   /**
-   * Finds it (or fetches it) and returns how to start it, the best way first.
-   * @throws Error whose message says, for people, why there is none
+   * Finds it (or fetches it) and returns the commands to start it, the best one first.
+   * @throws Error with a message for users that explains why there is no such server
    */
   commands(): Promise<ServerCommand[]>
 }
 
-/** Thrown by `commands` when there is no such server here: listed when all fail, but not worth a line in the log. */
+/** Thrown by `commands` if there is no such server here: listed if all fail, but not worth a line in the log. */
 export class NotHere extends Error {
   override readonly name = 'NotHere'
 }
 
-/** What was tried, and what it reported. */
+/** An attempt to start a server, and its report. */
 export interface Attempt {
   name: string
   said: string
@@ -32,16 +32,16 @@ export interface Attempt {
 
 export interface OpenEngineOptions {
   servers: LocalServer[]
-  /** A restart for running clients: only the port that they know will do. */
+  /** True for a restart for running clients: only the port that they know is acceptable. */
   samePort?: boolean
   temporary?: boolean
   /** Called before a server is started. */
   starting?: (server: LocalServer) => void
-  /** Called for a server that exists and doesn't work. */
+  /** Called for a server that exists but doesn't work. */
   failed?: (attempt: Attempt) => void
 }
 
-/** The link to the folder's engine, joined or started; or, if nothing starts, what was tried. */
+/** The link to the folder's engine, joined or started; or, if nothing starts, the attempts. */
 export type OpenedEngine = { link: KeeperLink; started: boolean } | { tried: Attempt[] }
 
 const JOIN_POLL_MS = 30
@@ -50,8 +50,8 @@ const STUCK_MS = 90_000
 
 /**
  * Joins the engine of a folder, or starts one: from the source that has written its data, else from the first server that works.
- * If that source fails no other is tried: so a temporary failure of an engine causes no download, and no other kind of server
- * gets access to its files. Only a source that no longer exists is replaced. Any number of processes may do this at once: only one
+ * If that source fails no other is tried, so that a temporary failure of an engine causes no download, and no other kind of server
+ * gets access to its files. Only a source that no longer exists is replaced. Any number of processes may do this concurrently: only one
  * keeper gets the folder's lock, and the others join it.
  */
 export async function openEngine(folder: EngineFolder, options: OpenEngineOptions): Promise<OpenedEngine> {
@@ -72,12 +72,12 @@ export async function openEngine(folder: EngineFolder, options: OpenEngineOption
   return 'link' in other ? other : { tried: [...own.tried, ...other.tried] }
 }
 
-/** The source whose engine was ready on this data; undefined if there is no data, or that isn't known. */
+/** Returns the source whose engine was ready on this data; undefined if there is no data, or if the source isn't known. */
 function writerOf(folder: EngineFolder): LocalSource | undefined {
   return readdirSync(folder.data).length > 0 ? readState(folder)?.source : undefined
 }
 
-/** `broken`: one of the servers exists, and doesn't work. */
+/** Tries the servers in turn. `broken`: one of the servers exists but doesn't work. */
 async function startFirst(
   folder: EngineFolder,
   servers: LocalServer[],
@@ -134,7 +134,7 @@ export class KeeperStuck extends Error {
 }
 
 /**
- * Joins; waits while a keeper is starting or ending. Undefined if there is no keeper.
+ * Joins the keeper; waits while it is starting or ending. Undefined if there is no keeper.
  * @throws KeeperStuck
  */
 export async function joinOrWait(folder: EngineFolder): Promise<KeeperLink | undefined> {

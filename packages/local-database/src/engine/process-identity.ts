@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs'
 export interface ProcessIdentity {
   pid: number
   started: string
-  /** Which boot of the machine; absent if the moment is a date, and in files of versions that didn't write it. */
+  /** The boot of the machine; absent if the moment is a date, and in files of versions that didn't write it. */
   boot?: string | undefined
 }
 
 const BOOT = bootId()
 
-/** The identity of a running process; undefined when there is none, or only a zombie that nobody has reaped. */
+/** Returns the identity of a running process; undefined if there is none, or only an unreaped zombie. */
 export function identify(pid: number): ProcessIdentity | undefined {
   const started = process.platform === 'linux' ? startedOnLinux(pid) : startedByPs(pid)
   return started === undefined ? undefined : { pid, started, ...(BOOT !== undefined && { boot: BOOT }) }
@@ -43,7 +43,7 @@ function bootId(): string | undefined {
 
 function startedOnLinux(pid: number): string | undefined {
   try {
-    // The name in parentheses may hold spaces and parentheses: count the fields from the last ')'.
+    // The name in parentheses may contain spaces and parentheses: count the fields from the last ')'.
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]

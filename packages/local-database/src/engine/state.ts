@@ -2,10 +2,10 @@ import { readJson, writeJsonAtomically } from './atomic-file.js'
 import type { EngineFolder } from './folder.js'
 import type { ProcessIdentity } from './process-identity.js'
 
-/** Which of the local servers is running. */
+/** The kind of local server that is running. */
 export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
 
-/** What a replica needs to join: where the keeper listens, and the secret that proves that it is the keeper of this folder. */
+/** The data a replica needs to join: the keeper's port, and the secret that proves that it is the keeper of this folder. */
 export interface KeeperAddress {
   process: ProcessIdentity
   controlPort: number
@@ -13,8 +13,8 @@ export interface KeeperAddress {
 }
 
 /**
- * `engine.json`, written by the keeper alone. `port` outlives keeper and engine: a restart uses it again if it is free, so that
- * connection strings and running clients stay valid.
+ * The content of `engine.json`, written only by the keeper. `port` outlives keeper and engine: a restart uses it again if it is free, so
+ * that connection strings and running clients stay valid.
  */
 export interface EngineState {
   port: number

@@ -1,22 +1,22 @@
 import type { Socket } from 'node:net'
 
-/** A reply of the engine: `response` is a BSON document; the frame around it is ours to make. */
+/** A reply of the engine: `response` is a BSON document; this file creates the frame around it. */
 export interface EngineReply {
   requestId: number
   moreToCome?: boolean
-  /** The request was an OP_QUERY (the first hello of a driver): the reply is an OP_REPLY. */
+  /** True if the request was an OP_QUERY (the first hello of a driver): the reply is an OP_REPLY. */
   legacy?: boolean
   response: Buffer
 }
 
-/** 16 MiB for a document and whatever surrounds it: the most a driver sends. */
+/** 16 MiB for a document and everything that surrounds it: the most a driver sends. */
 const MAX_MESSAGE_BYTES = 48 * 1024 * 1024
 const OP_REPLY = 1
 export const OP_MSG = 2013
 
 /**
  * Serves one connection of MongoDB's wire protocol: cuts the stream into messages and answers them strictly in order.
- * A message of an impossible length, or an answer that throws, ends the connection. `gone` aborts when the client has hung up.
+ * A message of an impossible length, or an answer that throws, ends the connection. `gone` aborts once the client has hung up.
  */
 export function serveConnection(
   socket: Socket,
@@ -67,20 +67,23 @@ function frame(reply: EngineReply, id: number): Buffer {
   return out
 }
 
-/** The command's name in an OP_MSG whose body section comes first (as drivers send it); '' for anything else. */
+/** Returns the command's name in an OP_MSG whose body section comes first (as drivers send it); '' for anything else. */
 export function commandName(message: Buffer): string {
   const isCommand = message.length > 27 && message.readInt32LE(12) === OP_MSG && message[20] === 0
   return isCommand ? message.toString('latin1', 26, message.indexOf(0, 26)) : ''
 }
 
-/** The collection that a command names first (`insert: 'Thing'`); '' if its first value is no string. Only for messages with a `commandName`. */
+/**
+ * Returns the collection that a command names first (`insert: 'Thing'`); '' if its first value isn't a string.
+ * Only for messages with a `commandName`.
+ */
 export function collectionName(message: Buffer): string {
   const at = message.indexOf(0, 26) + 1
   const BSON_STRING = 2
   return message[25] === BSON_STRING ? message.toString('utf8', at + 4, at + 3 + message.readInt32LE(at)) : ''
 }
 
-/** The BSON document of the body section. Only for messages with a `commandName`. */
+/** Returns the BSON document of the body section. Only for messages with a `commandName`. */
 export function commandBody(message: Buffer): Buffer {
   return message.subarray(21, 21 + message.readInt32LE(21))
 }

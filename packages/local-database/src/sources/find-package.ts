@@ -1,12 +1,12 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
-/** Where packages are searched: next to Phaselock itself, then from the user's folder. */
+/** The places where packages are searched: next to Phaselock itself, then from the user's folder. */
 export function packageRoots(): string[] {
   return [import.meta.url, join(process.cwd(), 'package.json')]
 }
 
-/** The main file of an optional package, without loading it; undefined when no root has it. */
+/** Returns the main file of an optional package, without loading it; undefined if no root has it. */
 export function findPackage(name: string, roots: string[]): string | undefined {
   for (const root of roots) {
     try {

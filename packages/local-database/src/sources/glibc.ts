@@ -38,8 +38,8 @@ const LIBRARIES: Partial<Record<NodeJS.Architecture, { folder: string; loader: s
 }
 
 /**
- * Where Phaselock keeps what can be shared between projects: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`.
- * @throws Error if there is no such place, or it isn't writable
+ * The folder for data that projects can share: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`.
+ * @throws Error if there is no such folder, or it isn't writable
  */
 async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
   const home = homeOf(env)
@@ -57,8 +57,8 @@ async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
 /**
  * Newer C and C++ libraries than the system's, for one program: fetched once per user with apt (16 MB; no root; nothing is installed
  * and the system is not changed; apt checks the signatures). They are unpacked elsewhere and moved into place in one step, so that an
- * incomplete set is never used and two processes may do it at once.
- * @throws Error when this isn't Debian or Ubuntu, or apt can't reach a mirror
+ * incomplete set is never used and two processes may do it concurrently.
+ * @throws Error if this isn't Debian or Ubuntu, or apt can't reach a mirror
  */
 export async function newerGlibc(env: NodeJS.ProcessEnv, log: Log): Promise<PrivateGlibc> {
   const libraries = LIBRARIES[process.arch]

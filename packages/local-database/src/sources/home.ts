@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 
-/** The user's home; undefined if there is none: HOME is empty and the system knows no such user, as in some containers. */
+/** Returns the user's home; undefined if there is none: HOME is empty and the system knows no such user, as in some containers. */
 export function homeOf(env: NodeJS.ProcessEnv): string | undefined {
   if (env['HOME']) return env['HOME']
   try {

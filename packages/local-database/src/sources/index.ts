@@ -6,7 +6,7 @@ import { packageRoots } from './find-package.js'
 import { mongodInPath, namedMongod } from './system-mongod.js'
 
 /**
- * The ways to get a server on this machine, in the order in which they are tried. Nothing is looked up, loaded or fetched before its
+ * The ways to get a server on this machine, in the order of attempts. Nothing is looked up, loaded or fetched before its
  * turn.
  */
 export function localServers(env: NodeJS.ProcessEnv, log: Log, roots: string[] = packageRoots()): LocalServer[] {

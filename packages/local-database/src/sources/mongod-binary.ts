@@ -16,8 +16,8 @@ export function isExecutableFile(path: string): boolean {
 }
 
 /**
- * The command of a mongod binary, after asking it for its version: one that is too old must not touch the data.
- * @throws Error when it doesn't run or is too old
+ * Returns the command of a mongod binary, after checking its version: one that is too old must not touch the data.
+ * @throws Error if it doesn't run or is too old
  */
 export async function commandOfBinary(path: string): Promise<ServerCommand> {
   const { stdout } = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(
@@ -32,7 +32,7 @@ export async function commandOfBinary(path: string): Promise<ServerCommand> {
   return { command: path, args: [] }
 }
 
-/** The commands of the binaries that can be used. @throws Error with what each reported if none can */
+/** Returns the commands of the usable binaries. @throws Error with the report of each if none is usable */
 export async function commandsOfBinaries(paths: string[]): Promise<ServerCommand[]> {
   const results = await Promise.allSettled(paths.map(commandOfBinary))
   const commands = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))

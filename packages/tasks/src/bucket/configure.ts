@@ -9,7 +9,7 @@ type Configuring = Outcome<'Created', Bucket>
 type ConfiguringStep = Step<'Created', Bucket>
 type Part = (work: BucketWork, bucket: HeldBucket, doc: Readonly<Bucket>, step: ConfiguringStep) => Promise<Configuring>
 
-/** Brings a bucket in line with its document, one thing per step: versioning, quota (measured page by page), policy. */
+/** Brings a bucket in line with its document, one part per step: versioning, quota (measured page by page), policy. */
 export async function configure(
   work: BucketWork,
   doc: Readonly<Bucket>,
@@ -23,7 +23,7 @@ export async function configure(
   return (parts[step.name ?? ''] ?? versioning)(work, bucket, doc, step)
 }
 
-/** Who owns a bucket that isn't the document's, as the end of a sentence. */
+/** The owner of a bucket that isn't the document's, as the end of a sentence. */
 export function whyNotOurs(owner: Ownership): string {
   if (typeof owner === 'object') return `belongs to ${owner.whose}`
   if (owner === 'absent') return 'is gone: somebody has removed it'
@@ -73,7 +73,7 @@ const policy: Part = async (_work, bucket, doc, step) => {
   return step.moveTo('Created')
 }
 
-/** AWS refuses public policies unless the bucket's settings allow them; other storages don't have these settings. */
+/** Allows public policies if needed. AWS refuses them unless the bucket's settings allow them; other storages don't have these settings. */
 async function allowPublicPolicy(bucket: HeldBucket, isPublic: boolean): Promise<void> {
   const { sdk } = bucket.storage
   const command = new sdk.PutPublicAccessBlockCommand({
@@ -86,7 +86,7 @@ async function allowPublicPolicy(bucket: HeldBucket, isPublic: boolean): Promise
     },
   })
   await bucket.requests.write('s3:PutBucketPublicAccessBlock', command).catch((error) => {
-    // A storage that takes an operation it doesn't know for the creation of a bucket answers that it exists.
+    // A storage that takes an unknown operation for the creation of a bucket answers that the bucket exists.
     if (!isNotImplemented(error) && !(error instanceof StorageAnswer)) throw error
   })
 }

@@ -60,11 +60,11 @@ function isRenamed(work: BucketWork, doc: Readonly<Bucket>, claim: Claim): boole
   return work.wishes(doc).name !== claim.bucket || (doc.region ?? undefined) !== claim.region
 }
 
-/** The owner has corrected the name or the region of a document that couldn't be created; a bucket that exists keeps both. */
+/** Drops the claim after the owner has corrected the name or the region of a document that couldn't be created; a bucket that exists keeps both. */
 async function rename(work: BucketWork, doc: Readonly<Bucket>, step: CreatingStep, claim: Claim): Promise<Creating> {
   const bucket = await work.bucket(doc, step, claim)
   const owner = await bucket.ownership()
-  // It may be this document's: without its claim nobody would remove it.
+  // It may be this document's: without the claim it would never be removed.
   if (owner === 'hidden') throw new StorageForbidden(bucket.requests.request('s3:GetBucketTagging'), 'Access Denied')
   if (owner !== 'ours') return step.again({ step: 'name', set: NO_CLAIM })
   return step.park(`bucket ${claim.bucket} is made: its name and region can't be changed`)

@@ -3,17 +3,17 @@ import { BUCKET_COLLECTIONS, type Bucket } from './documents.js'
 
 /** Settings of the bucket lifecycle; defaults are those of every lifecycle. */
 export interface BucketSettings extends Omit<LifecycleSettingsSpec, 'fields' | 'reads'> {
-  /** How long a deleted bucket's document is kept. Default 1h; '0s': removed at once. */
+  /** The retention of a deleted bucket's document. Default 1h; '0s': removed immediately. */
   readonly keepFor?: Duration | undefined
   /**
-   * How often a Created bucket goes through Updating by itself: its size is measured against its quota, and its policy is set
+   * The interval at which a Created bucket goes through Updating: its size is measured against its quota, and its policy is set
    * again. Default 10m if the quota is a measured one, else never.
    */
   readonly reviewEvery?: Duration | 'never' | undefined
 }
 
 /**
- * The lifecycle without its handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * The lifecycle without its handlers: for Nest's decorators, and for programs that inspect documents and run no handlers.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...settings }: BucketSettings = {}) {
@@ -30,7 +30,7 @@ export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...setti
     },
     rules: [
       { when: 'Updating', from: ['Created', 'Updating'], goTo: 'Updating', setState: 'Available' },
-      // Creating starts again, even if it was parked for something that its owner has corrected.
+      // Creating starts over, even if it was parked for a mistake that its owner has corrected.
       { when: 'Updating', from: ['Creating'], goTo: 'Creating', setState: 'Available' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },
     ],

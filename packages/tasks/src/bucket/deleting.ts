@@ -5,7 +5,7 @@ import { closedPolicyText } from './policy.js'
 import { StorageForbidden, StorageRefused } from './storage/index.js'
 import { type BucketWork, claimOf, parkRefused } from './work.js'
 
-/** Uploads that one step aborts: each is a request. */
+/** The number of uploads that one step aborts: each is a request. */
 const UPLOADS = 100
 const PASSING = ['InternalError', 'SlowDown', 'ServiceUnavailable', 'RequestTimeout']
 
@@ -15,7 +15,7 @@ type Part = (work: BucketWork, bucket: HeldBucket, doc: Readonly<Bucket>, step: 
 
 /**
  * Empties the bucket page by page, one page per step, removes it and waits until it is gone. It begins from any phase, and
- * takes what is there. Each step first checks whose the bucket is: one that isn't the document's is left alone.
+ * removes whatever exists. Each step first checks the owner of the bucket: one that isn't the document's is left alone.
  */
 export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
   const parts: Readonly<Record<string, Part>> = { close, objects, remove, gone }
@@ -25,7 +25,7 @@ export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
     const bucket = await work.bucket(doc, step, claim)
     const owner = await bucket.ownership()
     if (owner === 'hidden') throw new StorageForbidden(bucket.requests.request('s3:GetBucketTagging'), 'Access Denied')
-    // Created for this document, but without its mark: nobody has used it yet.
+    // Created for this document, but without its mark: it hasn't been used yet.
     const isUnmarked = owner === 'unmarked' && (await bucket.isEmpty())
     if (isUnmarked) await bucket.stamp()
     if (owner !== 'ours' && !isUnmarked) return step.moveTo('Deleted', { set: { reserved: null, emptying: null } })
@@ -33,7 +33,7 @@ export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
   })
 }
 
-/** The first step stamps: from here on a step with a lower fence is refused. */
+/** Aborts uploads. The first step stamps: from here on a step with a lower fence is refused. */
 const uploads: Part = async (_work, bucket, _doc, step) => {
   if (step.name === undefined) await bucket.stamp()
   const found = await bucket.uploads(UPLOADS)
@@ -42,8 +42,8 @@ const uploads: Part = async (_work, bucket, _doc, step) => {
 }
 
 /**
- * One page. What was deleted isn't listed again, so each page is the first one, until something can't be deleted (it is
- * locked, or the right is missing): from then on pages skip it, and the next round begins later.
+ * Deletes one page. Deleted objects aren't listed again, so each page is the first one, until an object can't be deleted (it is
+ * locked, or the right is missing). From then on pages skip it, and the next round begins later.
  */
 const objects: Part = async (work, bucket, doc, step) => {
   const { kept = 0, why = '', ...place } = doc.emptying ?? {}
@@ -71,17 +71,17 @@ const remove: Part = async (_work, bucket, _doc, step) => {
   })
 }
 
-/** Somebody keeps writing: writes are refused while it is being emptied. */
+/** Refuses writes while the bucket is being emptied, because a client keeps writing. */
 const close: Part = async (_work, bucket, _doc, step) => {
   const { sdk } = bucket.storage
   const Policy = closedPolicyText(bucket.name)
   const command = new sdk.PutBucketPolicyCommand({ Bucket: bucket.name, Policy })
   await bucket.requests.write('s3:PutBucketPolicy', command).catch((error) => {
-    // It goes on without the policy, and waits for whoever keeps writing.
+    // It continues without the policy, and waits until the client stops writing.
     if (!(error instanceof StorageRefused) && !(error instanceof StorageForbidden)) throw error
   })
   return step.again({ step: 'uploads' })
 }
 
-/** The bucket is gone when this step is no longer reached: see `deleting`. */
+/** Waits until the bucket is gone: then this step is no longer reached, see `deleting`. */
 const gone: Part = async (_work, bucket, _doc, step) => step.wait(`bucket ${bucket.name} to be gone`, { on: 'removal' })

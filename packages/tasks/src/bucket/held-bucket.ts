@@ -2,11 +2,11 @@ import type { ObjectIdentifier, Tag } from '@aws-sdk/client-s3'
 import type { Holder, RunningStep } from 'phaselock/tasks'
 import { isAnswer, isNotImplemented, Requests, type Storage, StorageForbidden } from './storage/index.js'
 
-/** The tags that show whose a bucket is. */
+/** The tags that identify the owner of a bucket. */
 export const TAGS = {
   /** A random string that its document has too. */
   mark: 'phaselock.dev/mark',
-  /** For people: the document's database and `_id`. */
+  /** For users: the document's database and `_id`. */
   database: 'phaselock.dev/database',
   document: 'phaselock.dev/document',
   /** The highest fence of a step that has written to the bucket itself. */
@@ -14,10 +14,11 @@ export const TAGS = {
 } as const
 
 /**
+ * The owner of a bucket:
  * - `absent`: there is no such bucket
  * - `ours`: it has this document's mark
- * - `unmarked`: it has nobody's mark
- * - `hidden`: these credentials may not see whose it is
+ * - `unmarked`: it has no mark at all
+ * - `hidden`: these credentials may not read its tags
  */
 export type Ownership = 'absent' | 'ours' | 'unmarked' | 'hidden' | { readonly whose: string }
 
@@ -28,7 +29,7 @@ export interface Mark {
   readonly document: string
 }
 
-/** What a listing of versions has found: what to delete, and where the next page begins. */
+/** The result of listing versions: the objects to delete, and the start of the next page. */
 export interface Page {
   readonly objects: readonly ObjectIdentifier[]
   readonly bytes: number
@@ -36,7 +37,7 @@ export interface Page {
 }
 
 /**
- * A bucket in one step of its document. Invariant, also for a step that goes on after another replica has the document: it
+ * A bucket in one step of its document. Invariant, also for a step that continues after another replica has taken the document: it
  * writes nothing once its lease is over by its own clock, or once a step with a higher fence has stamped the bucket.
  */
 export class HeldBucket {
@@ -54,8 +55,8 @@ export class HeldBucket {
   }
 
   /**
-   * Who owns the bucket of this name.
-   * @throws NoLongerHeld when a step with a higher fence has stamped it
+   * Finds the owner of the bucket of this name.
+   * @throws NoLongerHeld if a step with a higher fence has stamped it
    */
   async ownership(): Promise<Ownership> {
     const { sdk } = this.storage
@@ -76,9 +77,9 @@ export class HeldBucket {
   }
 
   /**
-   * Creates the bucket, with its mark in the same request. If it then turns out that the document was taken away meanwhile, the
+   * Creates the bucket, with its mark in the same request. If the document turns out to have been taken away in the meantime, the
    * bucket is removed again, unless the document still wants it.
-   * @returns who owns it then
+   * @returns its owner afterwards
    * @throws NoLongerHeld
    */
   async create(isWanted: () => Promise<boolean>): Promise<Ownership> {
@@ -98,7 +99,7 @@ export class HeldBucket {
       if (!isAnswer(error, 'BucketAlreadyOwnedByYou')) throw error
       made = false
     }
-    // A storage can't ask the database, so we do that afterwards.
+    // A storage can't check the database, so we do that afterwards.
     await this.holder.assertHeld().catch(async (lost) => {
       if (made && !(await isWanted())) await this.takeBack()
       throw lost
@@ -115,13 +116,13 @@ export class HeldBucket {
     await this.requests.write('s3:PutBucketTagging', new sdk.PutBucketTaggingCommand({ Bucket: this.name, Tagging }))
   }
 
-  /** False: something is in it, or an upload has not ended. */
+  /** Returns false if it contains an object, or if an upload has not ended. */
   async isEmpty(): Promise<boolean> {
     if ((await this.versions({}, 1)).objects.length > 0) return false
     return (await this.uploads(1)).length === 0
   }
 
-  /** A page of all versions and delete markers, or of objects only if the storage lists no versions. */
+  /** Returns a page of all versions and delete markers, or only of objects if the storage lists no versions. */
   async versions(from: { key?: string; version?: string }, pageSize: number): Promise<Page> {
     const { sdk } = this.storage
     const command = new sdk.ListObjectVersionsCommand({
@@ -135,7 +136,7 @@ export class HeldBucket {
       throw error
     })
     if (!page) return this.objects(from, pageSize)
-    // Some storages begin a page with the last entry of the page before.
+    // Some storages begin a page with the last entry of the previous page.
     const isNew = (one: ObjectIdentifier) =>
       from.key === undefined || one.Key !== from.key || one.VersionId !== from.version
     const versions = (page.Versions ?? []).filter((one) => isNew(one as ObjectIdentifier))
@@ -147,7 +148,7 @@ export class HeldBucket {
     }
   }
 
-  /** Deletes exactly what a page has listed. @returns what could not be deleted, and why */
+  /** Deletes exactly the objects listed by a page. @returns those that could not be deleted, with the reason */
   async delete({ objects }: Page): Promise<readonly { key: string; code: string; message: string }[]> {
     const { sdk } = this.storage
     const Delete = { Objects: [...objects], Quiet: true }
@@ -160,7 +161,7 @@ export class HeldBucket {
       .map(({ Key = '', Code = 'Unknown', Message = '' }) => ({ key: Key, code: Code, message: Message }))
   }
 
-  /** Multipart uploads that were begun and not ended. */
+  /** Returns multipart uploads that were begun and not ended. */
   async uploads(most: number): Promise<readonly { key: string; id: string }[]> {
     const { sdk } = this.storage
     const command = new sdk.ListMultipartUploadsCommand({ Bucket: this.name, MaxUploads: most })
@@ -178,7 +179,7 @@ export class HeldBucket {
     })
   }
 
-  /** Removes it; storages remove empty buckets only. @returns false: something is in it */
+  /** Removes the bucket; storages only remove empty ones. @returns false if it contains an object */
   async remove(): Promise<boolean> {
     const { sdk } = this.storage
     try {
@@ -203,7 +204,7 @@ export class HeldBucket {
     }
   }
 
-  /** Removes a bucket that this very step made for a document it had lost: only with this step's fence, and only if empty. */
+  /** Removes a bucket that this very step created for a document it had lost: only with this step's fence, and only if empty. */
   private async takeBack(): Promise<void> {
     const { sdk, client, requestTimeoutMs } = this.storage
     const bucket = { Bucket: this.name }

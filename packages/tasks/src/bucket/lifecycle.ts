@@ -12,11 +12,11 @@ const SMALLEST_PAGE = 10
 const LARGEST_PAGE = 1_000
 
 export interface BucketOptions extends BucketSettings, BindOptions, Omit<StoragesOptions, 'db'> {
-  /** What the names of buckets without a name of their own begin with, for example `shop-`. Default: nothing. */
+  /** The prefix of the names of buckets without a name of their own, for example `shop-`. Default: empty. */
   readonly namePrefix?: string | undefined
-  /** Sets quotas on the storage. Default: buckets are measured, and closed to writing when they are full. */
+  /** Sets quotas on the storage. Default: buckets are measured, and closed to writing once they are full. */
   readonly quota?: BucketQuota | undefined
-  /** Objects that one step lists, measures or deletes, 10 to 1000 (what S3 accepts at once). Default 1000. */
+  /** The number of objects that one step lists, measures or deletes, 10 to 1000 (S3's limit for one request). Default 1000. */
   readonly pageSize?: number | undefined
 }
 

@@ -8,14 +8,14 @@ const IP_ADDRESS = /^\d+\.\d+\.\d+\.\d+$/
 const TAKEN_BEGINNINGS = ['xn--', 'sthree-', 'amzn-s3-demo-']
 const TAKEN_ENDINGS = ['-s3alias', '--ol-s3', '.mrap', '--x-s3', '--table-s3']
 
-/** The bucket name for a document: its `name`, else one made from its `_id` with the prefix. */
+/** The bucket name for a document: its `name`, else one derived from its `_id` with the prefix. */
 export function bucketNameFor(doc: Pick<Bucket, '_id' | 'name'>, prefix: string): string {
   if (doc.name !== undefined && doc.name !== null) return doc.name
   const room = LONGEST - prefix.length
   return `${prefix}${distinctName(doc._id, (text) => text.length <= room && nameProblem(`${prefix}${text}`) === undefined, room)}`
 }
 
-/** What is wrong with a bucket's name by the rules that all S3 storages share, if anything. */
+/** The problem with a bucket's name by the rules that all S3 storages share, if any. */
 export function nameProblem(name: unknown): string | undefined {
   const expected =
     'expected the name of a bucket (3 to 63 lower case letters, digits, inner hyphens and dots, for example shop-images)'

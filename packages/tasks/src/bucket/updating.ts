@@ -3,7 +3,7 @@ import { configure } from './configure.js'
 import type { Bucket } from './documents.js'
 import { type BucketWork, claimOf, parkRefused } from './work.js'
 
-/** Applies what the owner has changed in the document, and measures a bucket against its quota. */
+/** Applies the owner's changes to the document, and measures a bucket against its quota. */
 export function updating(work: BucketWork): Handler<'Created', Bucket> {
   return parkRefused(async (doc, step) => {
     const claim = claimOf(doc)

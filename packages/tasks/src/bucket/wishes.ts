@@ -27,7 +27,7 @@ const wishes = v.object({
   versioning: v.nullish(v.boolean('expected true or false')),
 })
 
-/** What is wrong with the owner's fields, in words; found before any request to the storage. */
+/** The problem with the owner's fields, in words; found before any request to the storage. */
 export function wishProblem(doc: Readonly<Bucket>, name: string): string | undefined {
   const wrongName = nameProblem(name)
   if (wrongName) return wrongName

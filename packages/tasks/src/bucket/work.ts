@@ -11,10 +11,10 @@ import { wishProblem } from './wishes.js'
 const NOT_IN_TAGS = /[^\p{L}\p{Z}\p{N}_.:/=+\-@]/gu
 const TAG_LENGTH = 200
 
-/** Withdraws a document's claim on a bucket: it belongs to somebody else. */
+/** Withdraws a document's claim on a bucket that belongs to another owner. */
 export const NO_CLAIM = { bucket: null, storedIn: null, reserved: null, mark: null } as const
 
-/** What the handlers of all buckets share. */
+/** The part shared by the handlers of all buckets. */
 export class BucketWork {
   private readonly documents: Collection<Document>
   private ready: Promise<unknown> | undefined
@@ -25,13 +25,13 @@ export class BucketWork {
     /** Undefined: a quota is measured. */
     readonly quota: BucketQuota | undefined,
     readonly namePrefix: string,
-    /** How many objects one step lists, measures or deletes. */
+    /** The number of objects that one step lists, measures or deletes. */
     readonly pageSize: number,
   ) {
     this.documents = protocolCollection(db, BUCKET_COLLECTIONS.bucket)
   }
 
-  /** The name of a document's bucket, and what is wrong with its owner's fields, if anything. */
+  /** Returns the name of a document's bucket, and the problem with its owner's fields, if any. */
   wishes(doc: Readonly<Bucket>): { name: string; problem: string | undefined } {
     const name = bucketNameFor(doc, this.namePrefix)
     return { name, problem: wishProblem(doc, name) }
@@ -41,7 +41,7 @@ export class BucketWork {
     return new Holder(this.documents, doc, step)
   }
 
-  /** The bucket of a document that has a name for it. @throws Unavailable while its storage can't be found */
+  /** Returns the bucket of a document that has a name for it. @throws Unavailable while its storage can't be found */
   async bucket(doc: Readonly<Bucket>, step: Step<string, Bucket>, claim: Claim): Promise<HeldBucket> {
     const storage = await this.storages.of(claim.region)
     const document = tagText(idText(doc._id))
@@ -49,18 +49,18 @@ export class BucketWork {
     return new HeldBucket(storage, claim.bucket, mark, this.holder(doc, step), step)
   }
 
-  /** Whether the document still exists, has this mark and isn't about to go. */
+  /** Returns true if the document still exists, has this mark and isn't about to be deleted. */
   async isWanted(doc: Readonly<Bucket>): Promise<boolean> {
     const found = await this.documents.findOne({ _id: doc._id as never, mark: doc.mark ?? null })
     return found !== null && found['phase'] !== 'Deleting' && found['phase'] !== 'Deleted'
   }
 
-  /** The other document that has reserved this bucket. */
+  /** Returns the other document that has reserved this bucket. */
   async reservedBy(reserved: string): Promise<Document | null> {
     return this.documents.findOne({ reserved })
   }
 
-  /** Creates the index of reservations, once for each process; a failure is thrown, and the next call tries again. */
+  /** Creates the index of reservations, once per process; a failure is thrown, and the next call tries again. */
   async ensureIndexes(): Promise<void> {
     this.ready ??= this.documents
       .createIndex({ reserved: 1 }, { unique: true, partialFilterExpression: { reserved: { $type: 'string' } } })
@@ -79,12 +79,12 @@ export interface Claim {
   readonly mark: string
 }
 
-/** Recorded before the bucket is created; undefined: nothing was created for this document. */
+/** The claim, recorded before the bucket is created; undefined: nothing was created for this document. */
 export function claimOf({ bucket, storedIn, mark }: Readonly<Bucket>): Claim | undefined {
   return bucket && mark ? { bucket, region: storedIn ?? undefined, mark } : undefined
 }
 
-/** The storage would refuse again what it has refused: a person has to look. */
+/** Parks a document after a refusal, because the storage would refuse the request again: a person has to look. */
 export function parkRefused<Next extends string>(handler: Handler<Next, Bucket>): Handler<Next, Bucket> {
   return async (doc, step): Promise<Outcome<Next, Bucket>> => {
     try {

@@ -65,10 +65,10 @@ const shape = someFieldsOf({
   ),
 })
 
-/** What an instance is to run, checked, with its defaults. */
+/** The checked settings of an instance, with defaults. */
 export type InstanceSpec = v.InferOutput<typeof shape>
 
-/** Checks the owner's fields before anything is made from them. @returns the spec, or what is wrong with it in one string */
+/** Checks the owner's fields before any object is created from them. @returns the spec, or its problems in one string */
 export function checkInstance(doc: Readonly<Instance>): { readonly spec: InstanceSpec } | { readonly problem: string } {
   return checkFields(shape, doc)
 }

@@ -3,19 +3,19 @@ import { INSTANCE_COLLECTION, type Instance } from './documents.js'
 
 /** Settings of the instance lifecycle, besides those of every lifecycle. */
 export interface InstanceSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** How long Starting may take before the instance is stopped again, with the reason. Default 5m. */
+  /** The time limit of Starting; after it the instance is stopped again, with the reason. Default 5m. */
   readonly startTimeout?: Duration | undefined
   /**
-   * How often a started instance is compared with its Deployment, which is then corrected: changes written without `state: 'Updating'`
-   * are rolled out, and what others have changed in the cluster is undone. Default: never.
+   * The interval at which a started instance is compared with its Deployment, which is then corrected. Changes written without
+   * `state: 'Updating'` are rolled out, and changes made by others in the cluster are undone. Default: never.
    */
   readonly resync?: Duration | undefined
-  /** How long a deleted instance's document is kept. Default 1h; '0s': removed at once. */
+  /** The retention of a deleted instance's document. Default 1h; '0s': removed immediately. */
   readonly keepFor?: Duration | undefined
 }
 
 /**
- * The instance lifecycle without its handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * The instance lifecycle without its handlers: for Nest's decorators, and for programs that inspect documents and run no handlers.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function instanceDefinition(given: InstanceSettings = {}) {
@@ -43,7 +43,7 @@ export function instanceDefinition(given: InstanceSettings = {}) {
       { when: 'Restarting', from: ['Started', 'Updating', 'Restarting'], goTo: 'Restarting', setState: 'Running' },
       { when: 'Restarting', from: ['Starting', 'Stopped'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Started', 'Updating', 'Restarting'], goTo: 'Updating', setState: 'Running' },
-      // A start that has failed or is parked starts again with what is written now; a stopped instance stays stopped.
+      // A start that has failed or is parked starts over with the current settings; a stopped instance stays stopped.
       { when: 'Updating', from: ['Starting'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },

@@ -6,10 +6,10 @@ import type { Instance } from './documents.js'
 import { DEPLOYMENT, INSTANCE_LABEL, POD, SERVICE } from './manifests.js'
 import { rollOut } from './roll-out.js'
 
-/** What the handlers of an instance need besides the document. */
+/** The dependencies of the handlers of an instance. */
 export interface InstanceParts {
   readonly security: PodSecurity
-  /** Whether the gateway that made an instance is gone or going; such an instance deletes itself. */
+  /** Returns true if the gateway that created an instance is gone or being deleted; such an instance deletes itself. */
   readonly isOrphan: (doc: Readonly<Instance>) => Promise<boolean>
 }
 
@@ -35,7 +35,7 @@ export function updating({ security }: InstanceParts): SiteHandler<'Started'> {
   }
 }
 
-/** A restart is a rollout of the same with a new annotation on its pods: new pods come before the old ones go. */
+/** Restarts an instance: a rollout of the same with a new annotation on its pods. New pods come before the old ones go. */
 export function restarting({ security }: InstanceParts): SiteHandler<'Started'> {
   return async (doc, step, site) => {
     if (step.name !== undefined) return rollOut(doc, step, site, security)
@@ -43,7 +43,7 @@ export function restarting({ security }: InstanceParts): SiteHandler<'Started'> 
   }
 }
 
-/** Checks everything that can be wrong, and stores where the objects will be, before the first one is made. */
+/** Checks everything that can be wrong, and stores the place of the objects, before the first one is created. */
 async function place(
   doc: Readonly<Instance>,
   step: Step<'Started', Instance>,
@@ -61,7 +61,7 @@ async function place(
   return step.again({ step: 'deployment', set: { ...also, placed: place } })
 }
 
-/** The Deployment and its pods are removed; the Service stays, so that its address is the same when the instance is started again. */
+/** Removes the Deployment and its pods. The Service stays, so that its address is the same when the instance is started again. */
 export async function stopping(
   doc: Readonly<Instance>,
   step: Step<'Stopped', Instance>,
@@ -76,7 +76,7 @@ export async function stopping(
   return step.moveTo('Stopped', { set: { trouble: null, applied: null, stoppedBecause: doc.stoppedBecause ?? null } })
 }
 
-/** Why an instance is being stopped: null if its owner wants that, else what kept it from starting in time. */
+/** The reason why an instance is being stopped: null if its owner wants that, else the cause that kept it from starting in time. */
 function whyStopped(doc: Readonly<Instance>, { history = [] }: Progress): string | null {
   const entered = history.findLast((entry) => entry.to === 'Stopping')
   if (entered?.outcome !== 'deadline') return null
@@ -99,10 +99,10 @@ export async function deleting(
   return left === undefined ? step.moveTo('Deleted') : step.wait(left, { on: 'removal' })
 }
 
-/** @returns what is still there, as a wait's reason; undefined: the Deployment and all of its pods are gone */
+/** @returns the remaining objects, as a wait's reason; undefined once the Deployment and all of its pods are gone */
 async function removeDeployment({ cluster, place }: Site): Promise<string | undefined> {
   const { name, namespace } = place
-  // The Deployment stays until its pods are gone: so no controller that lags behind makes another pod after the look below.
+  // The Deployment stays until its pods are gone, so no lagging controller creates another pod after the check below.
   const removal = await removeOwn(cluster, { ...DEPLOYMENT, metadata: place }, { propagation: 'Foreground' })
   if (removal === 'notOurs') return undefined
   const labels = `${INSTANCE_LABEL}=${name}`
@@ -117,7 +117,7 @@ function leftover({ metadata: { name, finalizers = [], deletionTimestamp } }: Po
   return deletionTimestamp === undefined ? name : `${name} (stopping)`
 }
 
-/** An object of this name with another owner is left alone, with its pods. */
+/** Removes an object. One of this name with another owner is left alone, with its pods. */
 async function removeOwn(cluster: HeldCluster, ref: ObjectRef, options?: RemoveOptions): Promise<Removal | 'notOurs'> {
   try {
     return await cluster.remove(ref, options)

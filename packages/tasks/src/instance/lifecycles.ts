@@ -9,19 +9,19 @@ import { DEPLOYMENT, instanceNameFor, SERVICE } from './manifests.js'
 export type InstanceOptions = InstanceSettings &
   BindOptions &
   Where & {
-    /** How much the pods may do on their nodes. Default `baseline`. */
+    /** The security profile of the pods on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
-    /** Whether the gateway that made an instance is gone or going: it deletes itself then. Default: never. */
+    /** Returns true if the gateway that created an instance is gone or being deleted: the instance then deletes itself. Default: never. */
     readonly isOrphan?: InstanceParts['isOrphan'] | undefined
-    /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
+    /** True to continue documents as soon as their objects in the cluster change, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
   }
 
 export interface InstanceLifecycles {
   readonly instance: Bound<ReturnType<typeof instanceDefinition>>
-  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  /** The lifecycles for a replica: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]
-  /** The name of the Deployment and of the Service of the instance with this `_id`. */
+  /** Returns the name of the Deployment and of the Service of the instance with this `_id`. */
   serviceNameFor(id: unknown): string
 }
 

@@ -6,11 +6,11 @@ import type { InstanceSpec } from './check-instance.js'
 
 /** The label of an instance's pods, with its name as the value; the Deployment and the Service select by it. */
 export const INSTANCE_LABEL = 'phaselock.dev/instance'
-/** The annotation of the pods that names their {@link Manifests.podRevision}. */
+/** The annotation of the pods that contains their {@link Manifests.podRevision}. */
 export const REVISION_ANNOTATION = 'phaselock.dev/revision'
 /** The annotation of the pods that changes with each restart. */
 const RESTARTED_ANNOTATION = 'phaselock.dev/restarted'
-/** The ending of the names of a Deployment's pods: `-5d59d67564-2xjkl`. */
+/** The length of the suffix of a Deployment's pod names: `-5d59d67564-2xjkl`. */
 const POD_ENDING = 17
 
 export const DEPLOYMENT = { apiVersion: 'apps/v1', kind: 'Deployment' } as const
@@ -24,7 +24,7 @@ export interface Manifests {
   readonly service: KubernetesObject | undefined
   /** A hash of both: a different one means that something has to be rolled out. */
   readonly revision: string
-  /** A hash of the pods' template, which the pods carry: those with another one are to be replaced. */
+  /** A hash of the pods' template, which the pods carry: pods with another one are to be replaced. */
   readonly podRevision: string
 }
 
@@ -54,7 +54,7 @@ export function manifestsOf(spec: InstanceSpec, about: About): Manifests {
   return { deployment, service, revision: hashOf([deploymentSpec, service?.['spec'] ?? null]), podRevision }
 }
 
-/** Of any JSON, whatever the order of its keys. */
+/** A hash of any JSON, whatever the order of its keys. */
 function hashOf(json: unknown): string {
   const sorted = (_key: string, value: unknown) =>
     isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value
@@ -82,7 +82,7 @@ function templateOf(spec: InstanceSpec, { name, security, restarted }: About, re
       ...(restarted !== undefined && { [RESTARTED_ANNOTATION]: String(restarted) }),
     },
     security,
-    // Without its ports, which are for people only: so a change to the Service doesn't replace pods.
+    // Without its ports, which are only informative: a change to the Service then doesn't replace pods.
     moreOfContainer: readiness ? { readinessProbe: probeOf(readiness) } : {},
   })
 }

@@ -5,14 +5,14 @@ import { checkInstance } from './check-instance.js'
 import type { Instance } from './documents.js'
 import { INSTANCE_LABEL, type Manifests, manifestsOf, POD, REVISION_ANNOTATION, SERVICE } from './manifests.js'
 
-/** How many pods are searched for a reason. */
+/** The number of pods that are searched for a reason. */
 const POD_LIMIT = 100
 
 type RollOut = Outcome<'Started', Instance>
 
 /**
- * Makes the cluster run what the document says, and waits until it does: `deployment`, `service`, `ready`. If the owner writes
- * meanwhile, the next look notices it, and the rollout starts again.
+ * Makes the cluster match the document, and waits until it does: `deployment`, `service`, `ready`. If the owner writes
+ * in the meantime, the next check notices it, and the rollout starts over.
  */
 export async function rollOut(
   doc: Readonly<Instance>,
@@ -55,7 +55,7 @@ async function ready(
 ): Promise<RollOut> {
   const readiness = await cluster.ready(manifests.deployment)
   if (readiness.ready) return step.moveTo('Started', { set: { trouble: null, stoppedBecause: null } })
-  // Removed by somebody: it is made again.
+  // It was removed: create it again.
   if (!readiness.object) return step.again({ step: 'deployment' })
   const trouble = await troubleOf(cluster, readiness.object, manifests)
   const message = trouble?.message ?? null
@@ -63,7 +63,7 @@ async function ready(
   return step.wait(message ?? readiness.reason, { on: 'readiness', ...set })
 }
 
-/** What keeps the pods of a Deployment from running. Pods that only exist until new ones are ready don't count. */
+/** The reason that keeps the pods of a Deployment from running. Pods that only exist until new ones are ready don't count. */
 async function troubleOf(
   cluster: HeldCluster,
   deployment: KubernetesObject,

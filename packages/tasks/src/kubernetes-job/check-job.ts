@@ -5,7 +5,7 @@ import type { JobFields } from './documents.js'
 
 export const DEFAULT_LOG_LINES = 50
 
-/** Kubernetes keeps such numbers in 32 bits. */
+/** Kubernetes stores such numbers in 32 bits. */
 const MOST = 2 ** 31 - 1
 
 const whole = (least: number, most: number, unit: string) =>
@@ -19,10 +19,10 @@ const shape = someFieldsOf({
   logLines: v.optional(whole(0, 1_000, ''), DEFAULT_LOG_LINES),
 })
 
-/** What a job is to run, checked, with its defaults. */
+/** The checked settings of a job, with defaults. */
 export type JobSpec = v.InferOutput<typeof shape>
 
-/** Checks the owner's fields before anything is made from them. @returns the spec, or what is wrong with it in one string */
+/** Checks the owner's fields before any object is created from them. @returns the spec, or its problems in one string */
 export function checkJob(fields: Readonly<JobFields>): { readonly spec: JobSpec } | { readonly problem: string } {
   return checkFields(shape, fields)
 }

@@ -6,11 +6,11 @@ import type { JobResult } from './documents.js'
 import { endOf, statusOf } from './job-end.js'
 import { CONTAINER, JOB_LABEL, POD } from './manifest.js'
 
-/** How much of a log is fetched. A limit counts from the first of the lines asked for, so it must be larger than what is kept. */
+/** The amount of log to fetch. A limit counts from the first of the requested lines, so it must be larger than the amount kept. */
 const FETCHED_BYTES = 1024 * 1024
-/** How much of a log is kept, whatever the length of its lines: documents hold 16 MB, and are read often. */
+/** The amount of log to keep, whatever the length of its lines: documents hold 16 MB, and are read often. */
 const KEPT_CHARACTERS = 64 * 1024
-/** A node that doesn't answer at first is asked again; a result without a log is better than none. */
+/** The number of requests to a node that doesn't answer; a result without a log is better than no result. */
 const LOG_TRIES = 3
 const LOG_PAUSE_MS = 1_000
 const POD_LIMIT = 1_000
@@ -24,7 +24,7 @@ export async function podsOf(cluster: HeldCluster, job: KubernetesObject): Promi
   return pods.sort((a, b) => (madeAt(a) < madeAt(b) ? 1 : -1))
 }
 
-/** The result of a Job that has ended. @throws what requests to a cluster throw, except for the log */
+/** The result of a Job that has ended. @throws the errors of requests to a cluster, except for the log */
 export async function collect(
   cluster: HeldCluster,
   step: RunningStep,

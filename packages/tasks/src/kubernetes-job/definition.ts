@@ -3,14 +3,14 @@ import { JOB_COLLECTION, type KubernetesJob } from './documents.js'
 
 /** Settings of the lifecycle, besides those of every lifecycle. */
 export interface KubernetesJobSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** How long after its end a job's document is deleted by itself. Default: never. */
+  /** The time from a job's end until its document is deleted automatically. Default: never. */
   readonly keepEndedFor?: Duration | undefined
-  /** How long a deleted job's document is kept. Default 1h; '0s': removed at once. */
+  /** The retention of a deleted job's document. Default 1h; '0s': removed immediately. */
   readonly keepFor?: Duration | undefined
 }
 
 /**
- * The lifecycle without its handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * The lifecycle without its handlers: for Nest's decorators, and for programs that inspect documents and run no handlers.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function kubernetesJobDefinition(given: KubernetesJobSettings = {}) {
@@ -33,7 +33,7 @@ export function kubernetesJobDefinition(given: KubernetesJobSettings = {}) {
     },
     rules: [
       { when: 'Cancelled', from: ['Creating', 'Running'], goTo: 'Cancelling' },
-      // Creating: a parked one begins with what is written now.
+      // Creating: a parked one begins with the current settings.
       {
         when: 'Retrying',
         from: ['Creating', 'Succeeded', 'Failed', 'Cancelled'],

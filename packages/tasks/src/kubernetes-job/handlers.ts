@@ -14,15 +14,15 @@ type SiteHandler<Next extends string> = (
 ) => Promise<Outcome<Next, KubernetesJob>>
 
 /**
- * Makes the Job of one run. Its name contains the run's number, which is stored first: a step that is repeated after a crash makes
- * no second one, and once Running is reached none is made any more.
+ * Creates the Job of one run. Its name contains the run's number, which is stored first: a step that is repeated after a crash creates
+ * no second Job, and once Running is reached no further one is created.
  */
 export function creating(security: PodSecurity): SiteHandler<'Running'> {
   return async (doc, step, { cluster, place }) => {
     const checked = checkJob(doc)
     if ('problem' in checked) return step.park(checked.problem)
     if (step.name !== 'make') {
-      // A run that was abandoned half-way may have made its Job.
+      // A run that was abandoned half-way may have created its Job.
       const removal = doc.placed ? await removeJobs(cluster, place.namespace) : { gone: true as const }
       if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
       const run = (doc.run ?? 0) + 1
@@ -34,7 +34,7 @@ export function creating(security: PodSecurity): SiteHandler<'Running'> {
   }
 }
 
-/** The stored place has the name of the last run's Job. */
+/** The base of the stored name, which is the name of the last run's Job. */
 function baseOf(name: string, run: number | undefined): string {
   return run !== undefined && name.endsWith(`-${run}`) ? name.slice(0, -`-${run}`.length) : name
 }
@@ -59,7 +59,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   return step.wait(look.reason, { on: 'job', ...set })
 }
 
-/** The document may have become invalid since the Job was made; the result is wanted all the same. */
+/** The number of log lines to keep. The document may have become invalid since the Job was created; its result is wanted all the same. */
 function logLinesOf(doc: Doc): number {
   const checked = checkJob(doc)
   return 'spec' in checked ? checked.spec.logLines : DEFAULT_LOG_LINES

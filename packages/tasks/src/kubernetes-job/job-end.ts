@@ -20,7 +20,7 @@ export interface JobCondition {
 
 export const statusOf = (job: KubernetesObject): JobStatus => (job['status'] as JobStatus | undefined) ?? {}
 
-/** How a Job has ended, by its own conditions; undefined: it hasn't, or its pods are still being removed. */
+/** The end of a Job, by its own conditions; undefined: it hasn't ended, or its pods are still being removed. */
 export function endOf(
   job: KubernetesObject,
 ): { readonly succeeded: boolean; readonly condition: JobCondition } | undefined {

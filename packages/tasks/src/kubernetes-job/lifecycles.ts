@@ -9,19 +9,19 @@ import { JOB } from './manifest.js'
 export type KubernetesJobOptions = KubernetesJobSettings &
   BindOptions &
   Where & {
-    /** How much the pods may do on their nodes. Default `baseline`. */
+    /** The security profile of the pods on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
-    /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
+    /** True to continue documents as soon as their objects in the cluster change, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
   }
 
 export interface KubernetesJobLifecycles {
   readonly kubernetesJob: Bound<ReturnType<typeof kubernetesJobDefinition>>
-  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  /** The lifecycles for a replica: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]
 }
 
-/** What follows the id in a Job's name, `-<run>`, and in its pods' names, `-2xjkl`. */
+/** The length of the suffix after the id in a Job's name, `-<run>`, and in its pods' names, `-2xjkl`. */
 const ENDING = 17
 
 /** The name of a document's Jobs, without the number of the run. */

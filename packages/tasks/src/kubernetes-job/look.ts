@@ -13,13 +13,13 @@ import type { JobResult } from './documents.js'
 import { endOf, statusOf } from './job-end.js'
 import { JOB, JOB_LABEL, POD } from './manifest.js'
 
-/** How far a Job is. `reason` is for `step.wait`; `trouble` is the part of it that says what keeps its pod from running. */
+/** The progress of a Job. `reason` is for `step.wait`; `trouble` is the part of it that explains why its pod doesn't run. */
 export type JobLook =
   | { readonly kind: 'pending'; readonly reason: string; readonly trouble: string | null }
   | { readonly kind: 'succeeded'; readonly result: JobResult }
   | { readonly kind: 'failed'; readonly result: JobResult }
 
-/** Judges an existing Job, and collects its results when it has ended. */
+/** Judges an existing Job, and collects its results once it has ended. */
 export async function lookAt(
   cluster: HeldCluster,
   step: RunningStep,
@@ -54,7 +54,7 @@ interface EventFields {
   readonly lastTimestamp?: string | null
 }
 
-/** A Job itself doesn't report a quota that leaves no room for its pod: only an event does. */
+/** Finds the reason why there is no pod. A Job itself doesn't report a quota that leaves no room for its pod: only an event does. */
 async function cannotMakePods(cluster: HeldCluster, job: KubernetesObject): Promise<Trouble | undefined> {
   if ((statusOf(job).active ?? 0) > 0) return undefined
   const { namespace, uid } = job.metadata
@@ -64,7 +64,7 @@ async function cannotMakePods(cluster: HeldCluster, job: KubernetesObject): Prom
     const last = events.sort((a, b) => ((a.lastTimestamp ?? '') < (b.lastTimestamp ?? '') ? -1 : 1)).at(-1)
     return last && creationTrouble(last.message ?? '')
   } catch (error) {
-    // A hint for people: nothing depends on it.
+    // Only a hint for users: nothing depends on it.
     if (error instanceof KubernetesForbidden) return undefined
     throw error
   }
@@ -72,7 +72,7 @@ async function cannotMakePods(cluster: HeldCluster, job: KubernetesObject): Prom
 
 /**
  * Removes a document's Jobs with their pods. Repeat it until all are gone.
- * @param name only the one with that name
+ * @param name removes only the Job with that name
  */
 export async function removeJobs(cluster: HeldCluster, namespace: string, name?: string): Promise<Removal> {
   const { labels } = cluster.owner
@@ -93,7 +93,7 @@ async function whatIsLeft(cluster: HeldCluster, job: KubernetesObject, reason: s
   return pods.length === 0 ? reason : `${reason}, with ${pods.map((pod) => `pod ${pod.metadata.name}`).join(', ')}`
 }
 
-/** Whether a Job was made before this moment of the database's clock: fences begin with the time at which they were given. */
+/** True if a Job was created before this moment of the database's clock: fences begin with the time of their grant. */
 export function madeBefore(job: KubernetesObject, since: Date | undefined): boolean {
   return since !== undefined && fenceOf(job) < since.getTime() * 1_000
 }

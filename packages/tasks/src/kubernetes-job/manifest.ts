@@ -21,7 +21,7 @@ export function jobManifest(
       backoffLimit,
       ...(activeDeadlineSeconds !== undefined && { activeDeadlineSeconds }),
       ...(ttlSecondsAfterFinished !== undefined && { ttlSecondsAfterFinished }),
-      // The next pod starts only when the last one has ended, not when it is asked to: never two at once.
+      // The next pod starts only once the last one has ended, not when it is asked to end: never two at the same time.
       podReplacementPolicy: 'Failed',
       // A pod that is evicted, or whose node is drained, has not failed itself.
       podFailurePolicy: {

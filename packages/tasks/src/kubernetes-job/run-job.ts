@@ -7,28 +7,28 @@ import type { JobFields } from './documents.js'
 import { type JobLook, lookAt, madeBefore, removeJobs } from './look.js'
 import { JOB, jobManifest } from './manifest.js'
 
-/** What a step runs in a Job. */
+/** The program that a step runs in a Job. */
 export interface StepJob extends JobFields {
   readonly namespace: string
   /** Default `baseline`. */
   readonly podSecurity?: PodSecurity
-  /** Tells several Jobs of one step from each other. */
+  /** Distinguishes several Jobs of one step. */
   readonly key?: string
 }
 
-/** A Job that can't be made as described. */
+/** A Job that can't be created as described. */
 export class InvalidJob extends Error {
   override readonly name = 'InvalidJob'
 }
 
-/** What a Job needs of its step. */
+/** The part of a step that its Job needs. */
 export type JobStep = Pick<Step<string, never>, 'name' | 'fence' | 'signal' | 'leaseLeftMs' | 'progress'>
 
 const NAME_LENGTH = 40
 
 /**
- * Runs a program in a Kubernetes Job as a step of any handler: makes the Job, or finds the one that this step has made before, and
- * reports how far it is. A handler waits while it is pending, and lets an outcome record the result; the next step calls
+ * Runs a program in a Kubernetes Job as a step of any handler: creates the Job, or finds the one that this step has created before, and
+ * reports its progress. A handler waits while it is pending, and lets an outcome record the result; the next step calls
  * `removeJobs`:
  *
  * ```ts
@@ -42,11 +42,11 @@ const NAME_LENGTH = 40
  * return step.again({ step: 'built', set: { built: job.result.log } })
  * ```
  *
- * The Job's name is made from the document, the step's name and `key`, so a step that is repeated after a crash finds its Job and
- * never makes a second one. One that is left over from an earlier stay in the phase is removed first. A Job that somebody removes
- * while the step waits for it is made again.
- * @throws InvalidJob before anything is made
- * @throws what HeldCluster.ensure throws
+ * The Job's name is derived from the document, the step's name and `key`, so a step that is repeated after a crash finds its Job and
+ * never creates a second one. A Job left over from an earlier stay in the phase is removed first. If a Job is removed by others while
+ * the step waits for it, it is created again.
+ * @throws InvalidJob before any object is created
+ * @throws the errors of HeldCluster.ensure
  */
 export async function runJob(cluster: HeldCluster, step: JobStep, job: StepJob): Promise<JobLook> {
   const { namespace, podSecurity = 'baseline', key = '' } = job
@@ -54,7 +54,7 @@ export async function runJob(cluster: HeldCluster, step: JobStep, job: StepJob):
   if ('problem' in checked) throw new InvalidJob(checked.problem)
   const name = nameOf(cluster, step, key)
   const live = await cluster.get({ ...JOB, metadata: { name, namespace } })
-  // If somebody else's has that name, `ensure` reports whose it is.
+  // If another owner's Job has that name, `ensure` reports the owner.
   if (!live || !cluster.owner.owns(live)) {
     await cluster.ensure(jobManifest(checked.spec, { name, namespace, security: podSecurity }))
     return waiting(`Job ${name} to begin`)

@@ -24,7 +24,7 @@ const matching = (pattern: RegExp, what: string, length = 253) =>
 const objectName = (what: string) =>
   matching(OBJECT_NAME, `${what} (lower-case letters, digits, '-' and '.', 253 at most)`)
 
-/** No control characters except tab and line ends: neither the API server nor a container's environment accepts NUL. */
+/** A text without NUL: neither the API server nor a container's environment accepts it. */
 const text = (what: string) =>
   v.pipe(
     v.string(expecting(what)),
@@ -73,7 +73,7 @@ const envValue = v.union(
   expecting(ENV_VALUE),
 )
 
-/** The fields of {@link ContainerFields}; a document's other fields are not looked at. */
+/** The fields of {@link ContainerFields}; a document's other fields are ignored. */
 export const containerShape = {
   image: matching(IMAGE, "an image such as 'registry.example.org/shop:1.2'", IMAGE_LENGTH),
   command: v.optional(texts),
@@ -96,7 +96,7 @@ export const containerShape = {
 export type ContainerSpec = v.InferOutput<ReturnType<typeof someFieldsOf<typeof containerShape>>>
 
 /**
- * Checks an owner's fields before anything is made from them.
+ * Checks an owner's fields before any object is created from them.
  * @returns the checked fields, or the problems in one string: `image: expected an image such as ..., got "a b"`
  */
 export function checkFields<Shape extends v.GenericSchema>(

@@ -1,15 +1,15 @@
 import { InvalidLifecycle } from 'phaselock'
 
-/** An amount as Kubernetes writes it: `'250m'`, `'0.5'`, `2`, `'128Mi'`. */
+/** An amount in Kubernetes' notation: `'250m'`, `'0.5'`, `2`, `'128Mi'`. */
 export type Quantity = string | number
 
 /** Amounts by resource: `cpu`, `memory`, `ephemeral-storage` or a device's name. */
 export type Quantities = Readonly<Record<string, Quantity>>
 
 export interface Resources {
-  /** What the scheduler sets aside for each pod. */
+  /** The amounts that the scheduler reserves for each pod. */
   readonly requests?: Quantities
-  /** What a pod may use at most. */
+  /** The amounts that a pod may use at most. */
   readonly limits?: Quantities
 }
 
@@ -28,15 +28,15 @@ export interface ContainerFields {
   readonly command?: readonly string[]
   /** Replaces the image's arguments. */
   readonly args?: readonly string[]
-  /** By the variable's name. */
+  /** Values by the variable's name. */
   readonly env?: Readonly<Record<string, EnvValue>>
   readonly resources?: Resources
-  /** Names of Secrets in the same namespace with which the image is pulled. */
+  /** Names of Secrets in the same namespace for pulling the image. */
   readonly imagePullSecrets?: readonly string[]
 }
 
 /**
- * How much a pod may do on its node. `baseline`: no privilege escalation, the runtime's seccomp profile. `restricted`: in addition,
+ * The security profile of a pod on its node. `baseline`: no privilege escalation, the runtime's seccomp profile. `restricted`: in addition,
  * not as root and without any capability, as the Pod Security Standard of that name requires.
  */
 export type PodSecurity = 'baseline' | 'restricted'

@@ -18,7 +18,7 @@ export interface PodParts {
 
 /**
  * A pod with one container and no rights: no token of a service account (a compromised program can't talk to the API
- * server), no variables made from the namespace's Services, no privilege escalation.
+ * server), no variables derived from the namespace's Services, no privilege escalation.
  */
 export function podTemplate(parts: PodParts): Json {
   const { container, containerName, labels, annotations, security, moreOfContainer, moreOfPod } = parts
@@ -53,7 +53,7 @@ export function podTemplate(parts: PodParts): Json {
   }
 }
 
-/** Sorted, so that a different order of a document's fields rolls nothing out. */
+/** The variables, sorted, so that a different order of a document's fields causes no rollout. */
 function envOf(env: ContainerSpec['env']): Json[] {
   return Object.entries(env)
     .sort(([a], [b]) => (a < b ? -1 : 1))

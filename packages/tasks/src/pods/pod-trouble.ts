@@ -1,6 +1,6 @@
 import type { ContainerStatus, Pod, PodCondition, Terminated } from './pod.js'
 
-/** Why a pod doesn't run, in Kubernetes' own word and as a sentence. */
+/** The reason why a pod doesn't run, in Kubernetes' own word and as a sentence. */
 export interface Trouble {
   /** `ImagePullBackOff`, `Unschedulable`, `CrashLoopBackOff`, `QuotaExceeded`, ... */
   readonly reason: string
@@ -10,7 +10,7 @@ export interface Trouble {
 
 const MESSAGE_LENGTH = 600
 
-/** What each reason of a kubelet means; the rest are self-explanatory. */
+/** The meaning of a kubelet's reasons; the rest are self-explanatory. */
 const WAITING: Readonly<Record<string, (status: ContainerStatus) => string>> = {
   ImagePullBackOff: cantPull,
   ErrImagePull: cantPull,
@@ -29,7 +29,7 @@ function cantPull({ image }: ContainerStatus): string {
 /** Reasons that only mean that it takes a moment. */
 const USUAL = ['ContainerCreating', 'PodInitializing']
 
-/** The worst first: a reader of one sentence must see that one. */
+/** The order of reasons, the worst first: a reader of one sentence must see that one. */
 const RANKS: readonly RegExp[] = [
   /^(CrashLoopBackOff|OOMKilled|Error|Completed|ContainerCannotRun)$/,
   /Image|Registry/,
@@ -38,8 +38,8 @@ const RANKS: readonly RegExp[] = [
 ]
 
 /**
- * Why these pods don't run, from their own status: the worst of their reasons, with the number of other pods that have the same one.
- * Pods that are being removed don't count. Undefined: nothing is wrong with them, they only need time.
+ * The reason why these pods don't run, from their own status: the worst of their reasons, with the number of other pods that have the same one.
+ * Pods that are being removed don't count. Undefined: they have no trouble, and only need time.
  */
 export function podTrouble(pods: readonly Pod[]): Trouble | undefined {
   const troubles = pods

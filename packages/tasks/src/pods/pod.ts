@@ -1,4 +1,4 @@
-/** The parts of a pod that are read here, as the API server gives them. */
+/** The parts of a pod that are read here, in the API server's form. */
 export interface Pod {
   readonly metadata: {
     readonly name: string

@@ -10,19 +10,19 @@ import {
 } from 'phaselock/kubernetes'
 import type { RunningStep } from 'phaselock/tasks'
 
-/** The fields of a document that say where its objects belong. */
+/** The fields of a document that determine the place of its objects. */
 export interface Homed {
   readonly _id: unknown
   readonly region?: string | undefined
   readonly gatewayId?: unknown
 }
 
-/** Where objects are made: in the region that the document names, or all in one namespace of one cluster. */
+/** The place where objects are created: in the region that the document names, or all in one namespace of one cluster. */
 export type Where =
   | { readonly regions: RegionSource; readonly cluster?: undefined; readonly namespace?: undefined }
   | { readonly cluster: Cluster; readonly namespace: string; readonly regions?: undefined }
 
-/** Checks what JavaScript callers may have left out. @throws InvalidLifecycle */
+/** Checks options that JavaScript callers may have left out. @throws InvalidLifecycle */
 export function whereOf(lifecycle: string, { regions, cluster, namespace }: Partial<Where>): Where {
   if (regions) return { regions }
   if (cluster && namespace) return { cluster, namespace }
@@ -31,9 +31,9 @@ export function whereOf(lifecycle: string, { regions, cluster, namespace }: Part
   ])
 }
 
-/** Where the objects of one document are; stored in the document before the first of them is made. */
+/** The place of one document's objects; stored in the document before the first of them is created. */
 export interface Place {
-  /** Absent where there is only one cluster. */
+  /** Absent if there is only one cluster. */
   readonly region?: string
   readonly namespace: string
   /** The name of its objects. */
@@ -45,7 +45,7 @@ interface PlacedDocument extends Homed {
   readonly placed?: Place | null | undefined
 }
 
-/** Where one step works. */
+/** The cluster and the place that one step works in. */
 export interface Site {
   readonly cluster: HeldCluster
   /** The stored place, else the one to be stored. */
@@ -53,7 +53,7 @@ export interface Site {
 }
 
 /**
- * Finds the cluster and the place of a document. A document that is placed stays there, however its `region` and the region's
+ * Finds the cluster and the place of a document. A document that is placed stays there, even if its `region` or the region's
  * rules change.
  */
 export function siteOf(where: Where, lifecycle: OwnerLifecycle, nameFor: (id: unknown) => string) {
@@ -77,7 +77,10 @@ export function watchOf(where: Where, kinds: readonly KindRef[]): readonly Along
   return [watchObjects({ kinds, clusters: () => [cluster], namespaces: () => [namespace] })]
 }
 
-/** A document that was never placed has nothing in any cluster: it goes on without asking one, even if its region is invalid. */
+/**
+ * Skips the handler of a document that was never placed. It has nothing in any cluster, so it continues without asking one,
+ * even if its region is invalid.
+ */
 export function ifPlaced<Next extends string, Doc extends Pick<PlacedDocument, 'placed'>>(
   next: Next,
   handler: Handler<Next, Doc>,

@@ -7,7 +7,7 @@ import { type WorkerConfig, WorkerLink } from './worker-link.js'
 
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
-/** A worker that has run for this long did not fail to start. */
+/** The time after which a worker did not fail to start. */
 const STEADY_MS = 60_000
 
 export interface CrewOptions {
@@ -26,7 +26,7 @@ interface Worker {
   link: WorkerLink | undefined
 }
 
-/** How long to wait before a worker that has ended is restarted: 1 s, 2 s, 4 s ... 30 s; 1 s again once it was up for a minute. */
+/** The pause before a worker that has ended is restarted: 1 s, 2 s, 4 s ... 30 s; 1 s again once it was up for a minute. */
 export class RestartPause {
   /** The pause after its latest end. */
   ms = FIRST_PAUSE_MS
@@ -52,7 +52,7 @@ export class RestartPause {
 
 /** The workers of one supervisor: started, killed when they hang, restarted when they have ended, stopped together. */
 export class Crew {
-  /** How often a worker has ended and was restarted. */
+  /** The number of restarts of workers that have ended. */
   restarts = 0
   private readonly workers: readonly Worker[]
   private readonly stopping = new AbortController()
@@ -66,8 +66,8 @@ export class Crew {
   }
 
   /**
-   * Starts all workers; resolves to true when all work, to false when stopped before that. The first one starts alone: what keeps
-   * it from starting would keep all, and is reported once; what it creates (indexes) is there for the others.
+   * Starts all workers; resolves to true when all work, to false when stopped before that. The first one starts alone: a problem that keeps
+   * it from starting would keep all, and is reported once. Things that it creates (indexes) are there for the others.
    * @throws CliError when a worker can't start, with its exit code
    */
   async start(): Promise<boolean> {
@@ -87,7 +87,7 @@ export class Crew {
     return new Map(this.workers.flatMap(({ name, link }) => (link?.identity ? [[name, link]] : [])))
   }
 
-  /** Why not all of them are ready: each reason with its worker's name. */
+  /** The reasons why not all of them are ready, each with its worker's name. */
   async notReady(): Promise<string[]> {
     const reasons = await Promise.all(
       this.workers.map(async (worker) => {
@@ -101,7 +101,7 @@ export class Crew {
     return reasons.flat()
   }
 
-  /** What people have paused, as any of the workers that answer knows it. */
+  /** The pauses that people have set, as known to any of the workers that answer. */
   async paused(): Promise<string[]> {
     return [...new Set((await this.answersOf('paused')).flat().map(String))]
   }
@@ -170,7 +170,10 @@ export class Crew {
     }
   }
 
-  /** After its pause, and again after a longer one if the system can't create a process; undefined: stopped meanwhile. */
+  /**
+   * Launches a worker after its pause, and again after a longer one if the system can't create a process; undefined if it was stopped in
+   * the meantime.
+   */
   private async launchAgain(worker: Worker): Promise<WorkerLink | undefined> {
     const { signal } = this.stopping
     for (;;) {

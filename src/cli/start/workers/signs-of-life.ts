@@ -3,11 +3,14 @@ import { type Clock, formatMs, sleep } from '../../../time/index.js'
 import { READINESS_WITHIN_MS, type WorkerLink } from './worker-link.js'
 
 const EVERY_MS = 10_000
-/** One minute, as a liveness probe gives a single replica; a loop blocked well beyond the usual lockTimeout (30 s) is tolerated. */
+/**
+ * The most unanswered requests: one minute, which a liveness probe gives a single replica. A loop blocked well beyond the usual lockTimeout
+ * (30 s) is tolerated.
+ */
 const MOST_UNANSWERED = 6
-/** A worker that is starting may load large modules, or wait long for a CPU: 5 min, what a startup probe gives. */
+/** The same for a worker that is starting, which may load large modules, or wait long for a CPU: 5 min, which a startup probe gives. */
 const MOST_UNANSWERED_AT_START = 30
-/** A turn later than this multiple of the interval shows that this process, or the machine, was short of time too. */
+/** The multiple of the interval from which a turn is late: this process, or the machine, was also short of time. */
 const LATE = 1.5
 
 export interface Watched {
@@ -17,7 +20,7 @@ export interface Watched {
 
 /**
  * Asks workers for signs of life, and kills those that give none: a blocked event loop (a handler with `for (;;) {}`)
- * renews no lease, ignores SIGTERM, and never ends by itself.
+ * renews no lease, ignores SIGTERM, and never ends on its own.
  *
  * Invariant: a worker is killed only after 6 requests in a row without any message from it, each made in a turn of this process
  * that was on time. Time during which this process doesn't run (paused, starved, the machine suspended) doesn't count.
@@ -47,7 +50,7 @@ export class SignsOfLife {
     const now = this.clock.monotonicMs()
     const isLate = now - this.turnedAtMs > this.everyMs * LATE
     this.turnedAtMs = now
-    if (isLate) return // the messages they have sent meanwhile are read after this turn
+    if (isLate) return // the messages that they have sent in the meantime are read after this turn
     for (const { name, link } of this.workers) {
       if (!link) continue
       const most = link.identity === undefined ? MOST_UNANSWERED_AT_START : MOST_UNANSWERED
@@ -56,7 +59,7 @@ export class SignsOfLife {
     }
   }
 
-  /** Why a worker can't be asked, or didn't answer. */
+  /** The reason why a worker can't be asked, or didn't answer. */
   silence({ link }: Watched): string {
     const silentMs = ((link?.unanswered ?? 0) - 1) * this.everyMs
     return silentMs > 0 ? `no sign of life for ${formatMs(silentMs)}` : `no answer in ${formatMs(READINESS_WITHIN_MS)}`
@@ -64,7 +67,7 @@ export class SignsOfLife {
 
   private end(name: string, link: NonNullable<Watched['link']>): void {
     const silentMs = link.unanswered * this.everyMs
-    link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is reported again once in a while
+    link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is reported again from time to time
     this.logger.error(
       `worker ${name} (process ${link.pid}) has given no sign of life for ${formatMs(silentMs)}: its event loop is blocked, most likely by a handler that never returns; ` +
         'it is killed and restarted. Others claim what it held (lockedBy); a document that does this to its worker on every claim is parked after maxClaims claims',
@@ -74,5 +77,5 @@ export class SignsOfLife {
   }
 }
 
-/** More than the latest request is unanswered: there is no point in asking it anything else. */
+/** True if more than the latest request is unanswered: further requests are pointless. */
 export const isSilent = ({ unanswered }: Pick<WorkerLink, 'unanswered'>): boolean => unanswered > 1

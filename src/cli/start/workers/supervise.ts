@@ -7,20 +7,20 @@ import { patiently } from '../patiently.js'
 import { Crew } from './crew.js'
 import type { WorkerConfig } from './worker-link.js'
 
-/** Beyond the grace, for workers to write and close what they have to. */
+/** The time beyond the grace for workers to finish writing and to close. */
 const CLOSING_MS = 10_000
 
 /** A working crew, and its orderly shutdown. */
 export interface Supervisor {
   stop(): Promise<void>
-  /** Ends it at once: leases then end by themselves. */
+  /** Ends it immediately: leases then expire. */
   kill(): void
 }
 
 /**
  * Starts `settings.workers` processes and watches over them. This process works on no documents: it holds the local
  * database open, serves `--http` for all of them, and passes signals on.
- * @param onCrew called with the crew before it works, so that a stop meanwhile reaches it
+ * @param onCrew called with the crew before it works, so that a stop in the meantime reaches it
  * @throws CliError when a worker can't start or the port is taken; what a workspace throws
  */
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
@@ -54,7 +54,7 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
   }
 }
 
-/** All workers share the cores: unless the number of threads is set, each gets its share. */
+/** The configurations of the workers. All share the cores: unless the number of threads is set, each gets its share. */
 function workersOf({ settings, cwd }: StartOptions): { name: string; config: WorkerConfig }[] {
   const base = settings.name ?? `${hostname()}-${process.pid}`
   const threads = settings.threads ?? Math.max(1, Math.floor(availableParallelism() / settings.workers) - 1)

@@ -7,7 +7,7 @@ import type { LogFormat } from '../../line-logger.js'
 import { ReplicaProcess, type Said } from '../../processes/replica-process.js'
 import { leanFlags } from '../lean-heap.js'
 
-/** A metrics scrape can wait; a readiness probe gives up after one second by default. */
+/** The time limits of answers. A metrics scrape can wait; a readiness probe gives up after one second by default. */
 const METRICS_WITHIN_MS = 3_000
 export const READINESS_WITHIN_MS = 500
 
@@ -17,19 +17,22 @@ export interface WorkerConfig {
   readonly settings: Settings
   readonly cwd: string
   readonly logFormat: LogFormat
-  /** Whether it will be asked for its metrics. */
+  /** True if it will be asked for its metrics. */
   readonly measured: boolean
 }
 
-/** 'life': whether its event loop is running. */
+/** The subject of a request; 'life' asks for a sign that its event loop is running. */
 export type About = 'life' | 'readiness' | 'paused' | 'metrics'
 
 export type ToWorker =
   | { readonly kind: 'configure'; readonly config: WorkerConfig }
-  /** Asks about its state: answered with the same number. */
+  /** A request about its state, answered with the same number. */
   | { readonly kind: 'ask'; readonly ask: number; readonly about: About }
 
-/** Nothing more (life), why it isn't ready or what people have paused (strings), or its metrics (prom-client's JSON). */
+/**
+ * The answer to a request: nothing more (life), the reasons why it isn't ready or the pauses of people (strings), or its metrics
+ * (prom-client's JSON).
+ */
 export interface Answer {
   readonly kind: 'answer'
   readonly ask: number
@@ -40,19 +43,22 @@ export type FromWorker = Said | Answer
 
 /** The supervisor's end of a worker's channel: a replica that can be asked about its state. */
 export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
-  /** How often it was asked for a sign of life since its last message. */
+  /** The number of requests for a sign of life since its last message. */
   unanswered = 0
   private readonly answers = new Map<number, (answer: readonly unknown[]) => void>()
   private lastAsk = 0
 
-  /** It writes to the supervisor's streams, so its log lines appear among the others; it notices our end by the channel's. */
+  /**
+   * Starts a worker. It writes to the supervisor's streams, so its log lines appear among the others; it notices our end by the end of its
+   * channel.
+   */
   static launch(config: WorkerConfig, env: NodeJS.ProcessEnv): WorkerLink {
     const link = new WorkerLink(program(), { env, execArgv: [...process.execArgv, ...leanFlags(env)] })
     link.tell({ kind: 'configure', config })
     return link
   }
 
-  /** Its answer; undefined: none in time. */
+  /** Its answer; undefined if there was none in time. */
   async ask(about: Exclude<About, 'life'>): Promise<readonly unknown[] | undefined> {
     const answered = Promise.withResolvers<readonly unknown[]>()
     const ask = this.put(about)
@@ -68,7 +74,7 @@ export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
     }
   }
 
-  /** Its next message, whatever it is, counts as one. */
+  /** Asks for a sign of life; its next message, whatever it is, counts as one. */
   askForSignOfLife(): void {
     this.unanswered += 1
     this.put('life')

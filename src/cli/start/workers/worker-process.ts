@@ -9,7 +9,7 @@ import { patiently } from '../patiently.js'
 import { runReplica } from '../run-replica.js'
 import type { FromWorker, ToWorker, WorkerConfig } from './worker-link.js'
 
-/** Time beyond the grace, to write and close things. After it, a process whose supervisor is gone ends whatever its state. */
+/** The time beyond the grace to write and close things. After it, a process whose supervisor is gone ends whatever its state. */
 const CLOSING_MS = 15_000
 
 const stop = Promise.withResolvers<string>()

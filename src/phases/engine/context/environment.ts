@@ -11,7 +11,7 @@ import type { PlaceKind } from '../places/places.js'
 import type { BrokenReports } from '../report/broken-reports.js'
 import type { Family } from './family.js'
 
-/** What every part of a replica works with. */
+/** The environment of every part of a replica. */
 export interface Environment {
   readonly clock: Clock
   readonly serverClock: ServerClock
@@ -22,7 +22,7 @@ export interface Environment {
   readonly observer: Required<ReplicaObserver>
 }
 
-/** The same for the parts of one lifecycle, with what they share. */
+/** The environment of the parts of one lifecycle, with their shared objects. */
 export interface LifecycleEnvironment extends Environment {
   readonly model: LifecycleModel
   readonly collection: Collection
@@ -32,23 +32,23 @@ export interface LifecycleEnvironment extends Environment {
   readonly terms: () => Terms
   /** To be awaited before a claim or a renewal; rejects when the terms in force can't be known, and then neither may happen. */
   readonly keepTermsFresh: () => Promise<void>
-  /** What of the lifecycle people have paused, as of the last reading. */
+  /** The pauses of the lifecycle, as of the last reading. */
   readonly paused: () => Paused
-  /** Where the handler of a phase runs. */
+  /** The kind of place that a phase's handler runs in. */
   readonly kindOf: (phase: string) => PlaceKind
-  /** What each value of a field has; undefined: it has no such limit. */
+  /** The limits of each value of a field; undefined: it has no such limit. */
   readonly keys: KeyLimits | undefined
   /** This replica's slots of limits, for all of its lifecycles. */
   readonly slots: Slots
-  /** Parents and children of its documents. */
+  /** The parents and children of its documents. */
   readonly relatives: Family
-  /** Told of each recorded end of a step, and that something else is to be told; undefined: the lifecycle has no callbacks. */
+  /** Notified of each recorded end of a step, and of other events to deliver; undefined: the lifecycle has no callbacks. */
   readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
-  /** Keeps how steps ended; undefined: nothing is kept. */
+  /** Keeps the ends of steps; undefined: nothing is kept. */
   readonly events: { ended(told: StepEnded, token: string): void } | undefined
   /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports
-  /** For lines about single documents. */
+  /** The log of lines about single documents. */
   readonly lines: BoundedLog
 }

@@ -2,10 +2,10 @@ import { idBytes } from '../../../lock/index.js'
 import type { PlaceKind } from '../places/places.js'
 import type { Held } from './held.js'
 
-/** One more claim comes on top of that; a command holds 16 MB, and names each up to twice. */
+/** The bytes of `_id`s after which no more is claimed. One more claim comes on top; a command holds 16 MB, and names each up to twice. */
 const MOST_ID_BYTES = 4_000_000
 
-/** What a replica holds of one lifecycle. */
+/** The documents of one lifecycle that a replica holds. */
 export class HeldDocuments {
   private readonly byId = new Map<string, Held>()
   private readonly superseded = new Set<Held>()
@@ -17,27 +17,27 @@ export class HeldDocuments {
     return this.byId.size
   }
 
-  /** How many are held whose steps run in places of a kind. */
+  /** The number of held documents whose steps run in places of a kind. */
   sizeOf(kind: PlaceKind): number {
     return this.sizes[kind]
   }
 
-  /** Whether the `_id`s of what is held are as many as one command can name: renewals name all of them. */
+  /** True once the `_id`s of held documents fill one command: renewals name all of them. */
   get isFull(): boolean {
     return this.bytesOfIds > MOST_ID_BYTES
   }
 
-  /** What is held, and what no longer is although its handler still runs. */
+  /** The held documents, and lost ones whose handlers still run. */
   all(): Held[] {
     return [...this.byId.values(), ...this.superseded]
   }
 
-  /** How many `all` has. */
+  /** The number of documents in `all`. */
   get watched(): number {
     return this.byId.size + this.superseded.size
   }
 
-  /** What is held under a key (`idKey`). */
+  /** The held document with a key (`idKey`). */
   get(key: string): Held | undefined {
     return this.byId.get(key)
   }
@@ -47,8 +47,8 @@ export class HeldDocuments {
   }
 
   /**
-   * Adds a document that was just claimed. One that was held already was lost meanwhile (this process was paused for longer than its lease
-   * lasted): that claim is over, and its handler is asked to stop.
+   * Adds a document that was just claimed. One that was held already had been lost (this process was paused for longer than its lease lasted): that
+   * claim is over, and its handler is asked to stop.
    */
   add(held: Held): void {
     const { key } = held.lease
@@ -70,7 +70,7 @@ export class HeldDocuments {
     if (this.byId.size === 0) for (const resolve of this.waiters.splice(0)) resolve()
   }
 
-  /** Resolves when nothing is held. */
+  /** Resolves when no document is held. */
   async empty(): Promise<void> {
     while (this.byId.size > 0) await new Promise<void>((resolve) => this.waiters.push(resolve))
   }

@@ -4,40 +4,40 @@ import type { StepAborted } from '../../errors/errors.js'
 import type { LimitNeed, Phase } from '../../model/model.js'
 import type { PlaceKind } from '../places/places.js'
 
-/** A chain of steps reads its document again, and yields where it must, when what it knows is older than this. */
+/** The age of its data after which a chain of steps reads its document again, and yields if it must. */
 export const FRESH_MS = 1_000
 
 /** A document that this replica holds, from its claim to the end of its lease. */
 export interface Held {
-  /** As of the claim, the last refresh, or what this replica itself has stored since. */
+  /** The document as of the claim, the last refresh, or the last write of this replica. */
   document: Document
-  /** Monotonic time of the read that `document` comes from. */
+  /** The monotonic time of the read that `document` comes from. */
   readAtMs: number
   readonly lease: Lease
-  /** Why the driver can't read it: no handler is called. */
+  /** The reason why the driver can't read it: no handler is called. */
   readonly unreadable: Error | undefined
   readonly phase: Phase
-  /** Where its steps run. */
+  /** The kind of place that its steps run in. */
   readonly kind: PlaceKind
-  /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
+  /** The monotonic time of the claim: a chain of steps that goes on for long yields. */
   readonly claimedAtMs: number
-  /** Monotonic time since which it waits for a place, is in its step or is being recorded. */
+  /** The monotonic time when its current round began: the wait for a place, its step and the recording. */
   queuedAtMs: number
   /** Steps in a row without a new phase, a wait or an error. */
   steps: number
-  /** The step that was recorded last in this phase; undefined: it ended in something other than `again`, or there is none. */
+  /** The step that was recorded last in this phase; undefined: it ended in something other than `again`, or there is no such step. */
   lastAgain: string | null | undefined
   /** The step that runs now. */
   run: CurrentStep | undefined
-  /** The limits of which slots are in use for it. */
+  /** The limits that have slots in use for it. */
   limits: readonly LimitNeed[] | undefined
-  /** Its key was changed while it was claimed, so it has no slot of that. */
+  /** True if its key was changed while it was claimed, so it has no slot of that key. */
   readonly isKeyless: boolean
-  /** Its owner has asked for its step to stop. */
+  /** The owner's request to stop its step. */
   cancelled?: CancelRequest
 }
 
-/** The parts of a document's progress that tell whether its steps go in circles. */
+/** The parts of a document's progress that show if its steps go in circles. */
 export function stepsSoFar(progress: Document | undefined, phase: Phase): Pick<Held, 'steps' | 'lastAgain'> {
   const last: unknown = Array.isArray(progress?.['history']) ? progress['history'].at(-1) : undefined
   const { outcome, from, step } = Object(last) as Document
@@ -47,17 +47,17 @@ export function stepsSoFar(progress: Document | undefined, phase: Phase): Pick<H
   }
 }
 
-/** A running step, as seen by those who look after its lease. */
+/** A running step, as seen by the code that looks after its lease. */
 export interface CurrentStep {
   readonly aborted: StepAborted | undefined
-  /** Whether its handler has begun; one that waits for a thread may be called off as if it had never been called. */
+  /** True once its handler has begun; one that waits for a thread may be called off as if it had never been called. */
   readonly hasBegun: boolean
   ranMs(): number
   /** Asks the handler to stop; only the first reason counts. */
   abort(why: StepAborted['why'], detail?: string): void
   /**
-   * To be called when it is past its step timeout or deadline: from the first call on it has `graceMs` to end, and a few turns of the event
-   * loop however long that was blocked; then it is given up.
+   * To be called when it is past its step timeout or deadline. From the first call on it has `graceMs` to end, and a few turns of the event loop
+   * however long that was blocked; then it is given up.
    */
   ranOver(graceMs: number): void
 }
@@ -70,17 +70,17 @@ export function countOf(value: unknown): number {
 }
 
 /**
- * When its phase's deadline is (server time), null when it has none.
+ * The time of its phase's deadline (server time), null when it has no deadline.
  * @param hold set while a step of the server's clock isn't confirmed
  */
 export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
-  const since: unknown = held.document[progress]?.since // when it entered its phase
+  const since: unknown = held.document[progress]?.since // the time when it entered its phase
   if (!held.phase.deadline || !(since instanceof Date && isValid(since))) return null
   const deadlineMs = since.getTime() + held.phase.deadline.afterMs
   return new Date(hold ? Math.min(deadlineMs + hold.ms, Math.max(deadlineMs, hold.until.getTime())) : deadlineMs)
 }
 
-/** How long it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */
+/** The time that it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */
 export function waitedMs(held: Held, progress: string, now: Date): number {
   const { since, at } = held.document[progress] ?? {}
   const times = [held.document['updatedAt'], at, since]

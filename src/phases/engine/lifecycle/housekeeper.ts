@@ -14,7 +14,7 @@ import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
 
 const REMOVAL_BATCH = 1_000
-/** How often it repairs by itself; if a look finds something, at once. Only a repair also finds arrays, which no look can ask for. */
+/** The interval of repairs; if a look finds something, it repairs immediately. Only a repair also finds arrays, which no look can ask for. */
 const REPAIRS_EVERY_MS = 600_000
 
 const MOST_WARNED = 10_000
@@ -24,17 +24,17 @@ export const REPAIR = 'repair'
 /** The chore of phases that aren't a lifecycle's. */
 export const FOREIGN_PHASES = 'foreign phases'
 
-/** What a tick did. */
+/** The results of a tick. */
 export interface TickCounts {
-  /** Documents moved by state rules. */
+  /** The number of documents moved by state rules. */
   ruled: number
-  /** Final documents removed. */
+  /** The number of final documents removed. */
   removed: number
-  /** Phases in which something was due. */
+  /** The number of phases with due documents. */
   due: number
 }
 
-/** What a tick does for one lifecycle besides running handlers: state rules, renames, removals, repairs, warnings. */
+/** The work of a tick for one lifecycle besides running handlers: state rules, renames, removals, repairs, warnings. */
 export class Housekeeper {
   private readonly repairLook: RepairLook
   private repairedAtMs = Number.NEGATIVE_INFINITY
@@ -49,7 +49,7 @@ export class Housekeeper {
     this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], refusing, () => clock.monotonicMs())
   }
 
-  /** Questions for a look: whether there is a document that no claim would find, or one in a phase that isn't this lifecycle's. */
+  /** The questions for a look: is there a document that no claim would find, or one in a phase that isn't this lifecycle's? */
   chores(): Chore[] {
     const { model } = this.env
     const siblings = this.registry.siblingPhases(model)
@@ -92,8 +92,8 @@ export class Housekeeper {
   }
 
   /**
-   * Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. Nothing while the whole
-   * lifecycle is paused; out of a paused phase its owner's state still leads.
+   * Moves and removes the documents that a look has found, and adds to `due` the phases where that makes something due. Does nothing while the whole
+   * lifecycle is paused; state rules still move documents out of a paused phase.
    */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
     const { model, observer, paused } = this.env

@@ -38,40 +38,37 @@ import type { LoopMonitor } from '../run/loop-monitor.js'
 import type { Checkpoint } from '../run/step-run.js'
 import { StepRunner } from '../run/step-runner.js'
 
-/** What a replica has one of, for all of its lifecycles. */
+/** The parts of a replica that all of its lifecycles share. */
 export interface ReplicaParts {
   readonly options: ReplicaSettings
   readonly identity: string
   readonly claimant: Claimant
   readonly registry: LifecycleRegistry
   readonly liveReplicas: LiveReplicas
-  /** Which documents may be held together. */
+  /** The rules for documents that may be held together. */
   readonly company: Company
-  /** Of its callbacks. */
+  /** The suspects of its callbacks. */
   readonly suspects: Suspects
-  /** Of limits. */
+  /** The slots of limits. */
   readonly slots: Slots
-  /** Parents and children of its documents. */
+  /** The parents and children of its documents. */
   readonly relatives: Family
-  /** Of which each running step takes one; undefined: any number. */
+  /** The places, one of which each running step takes; undefined: any number. */
   readonly sharedPlaces: SharedPlaces | undefined
-  /** For handlers that are declared as `thread(...)`. */
+  /** The threads for handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
-  /** Whether local timers wake the replica between ticks. */
+  /** True if local timers wake the replica between ticks. */
   readonly wakes: () => boolean
   /** Asks for a look before the next tick, after `ms` or shortly. */
   readonly lookSoon: (ms?: number) => void
-  /** Tells other replicas of documents that are due and that this one can't take. */
+  /** Rings other replicas for due documents that this one can't take. */
   readonly ringOthers: (ring: Ring) => void
 }
 
-/**
- * Runs one lifecycle on one replica: claims what is due, carries each document that it has won through its steps, and stops in
- * order.
- */
+/** Runs one lifecycle on one replica: claims due documents, carries each one that it has won through its steps, and stops in order. */
 export class LifecycleRunner {
-  /** To be offered what is due. */
+  /** Claims documents; due phases are offered to it. */
   readonly claimer: Claimer
   private readonly held = new HeldDocuments()
   private readonly places: Places
@@ -95,7 +92,7 @@ export class LifecycleRunner {
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
-    // Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded.
+    // Handlers in threads have places of their own: documents that wait for a thread take none from the others, and are not hoarded.
     const inThreads = Math.min(concurrency, threads.size)
     this.places = new Places(concurrency, inThreads, shared, () => this.claimer.claimIfRoom())
     const mayRun = shared && (() => this.places.mayRun(shared))
@@ -112,7 +109,7 @@ export class LifecycleRunner {
     this.guard = new LeaseGuard(env, held, this.places, outage)
   }
 
-  /** Its places and those that are free; how many documents it holds; of these, those that wait for a place, and those whose steps run. */
+  /** Its places and those that are free; the number of documents it holds; of these, those that wait for a place, and those whose steps run. */
   get counts() {
     const { held, places, steps } = this
     return {
@@ -120,19 +117,19 @@ export class LifecycleRunner {
       held: held.size,
       queued: places.waitingCount,
       running: places.takenCount,
-      /** Handlers that were given up and still run. */
+      /** The number of handlers that were given up and still run. */
       abandoned: steps.abandonedCount,
     }
   }
 
-  /** Whether it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
+  /** True if it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
   takes(phase: string): boolean {
     return !this.places.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
   }
 
   /**
-   * Steps that their owner wants to stop: their signals abort, and their documents are parked once their handlers have ended. Each is asked
-   * once, however often it is called with the same.
+   * Asks steps to stop that their owner wants to stop: their signals abort, and their documents are parked once their handlers have ended. Each is
+   * asked once, however often the same request comes.
    */
   cancel(requests: readonly CancelRequest[]): void {
     for (const request of requests) {
@@ -161,7 +158,7 @@ export class LifecycleRunner {
       const steps = stepsSoFar(document[model.settings.progress], phase)
       const own = keyed?.takenFor(lease.key, unreadable ? undefined : document)
       const limits = own ? [...(phase.limits ?? []), own] : phase.limits
-      // Its owner has changed the key since it was chosen: it is let go, and claimed under that.
+      // Its owner has changed the key since it was chosen: it is let go, and claimed under the new key.
       const isKeyless = keyed !== undefined && !own
       return { document, lease, phase, kind, unreadable, run: undefined, limits, isKeyless, ...since, ...steps }
     })
@@ -171,13 +168,12 @@ export class LifecycleRunner {
   }
 
   /**
-   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects: what goes
-   * wrong with one document costs its own lease, and nobody else anything.
+   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects: a failure of one
+   * document costs its own lease, and no other document anything.
    *
-   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a
-   * round of the guard), then others may have it. A handler begins only under leases with time left, its slots' too, and not once the replica stops or
-   * it is paused.
-   * Whatever happens, its place is given back and it is let go.
+   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a round of the
+   * guard), then other replicas may have it. A handler begins only under leases with time left, its slots' too, and not once the replica stops or it
+   * is paused. Whatever happens, its place is given back and it is let go.
    */
   private async carry(held: Held): Promise<void> {
     try {
@@ -209,7 +205,7 @@ export class LifecycleRunner {
     }
   }
 
-  /** Drops it from what is held, and lets in what it kept from being held. Calling it twice does no harm. */
+  /** Drops it from the held documents, and lets in those that it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
     for (const need of held.limits ?? []) if (need.key) this.env.keys?.gaveBack(need)
@@ -220,7 +216,7 @@ export class LifecycleRunner {
     this.claimer.claimIfRoom()
   }
 
-  /** Its parent, or who waits for it, may have waited for just this. A hint: they look for themselves. */
+  /** Notifies its parent, or its waiters, which may have waited for just this. A hint: they look for themselves. */
   private tellRelatives({ document, lease }: Held, { end }: Ending): void {
     const { model, relatives } = this.env
     const progress: unknown = document[model.settings.progress]
@@ -232,7 +228,7 @@ export class LifecycleRunner {
     } else if (parent && (end.kind === 'park' || end.kind === 'putAside')) relatives.ended(model, parent, 'parked')
   }
 
-  /** Prepares for what comes due because of what was just recorded. */
+  /** Prepares for the documents that come due because of the recorded ending. */
   private expect(held: Held, ending: Ending): void {
     const { end } = ending
     const { model, serverNow, terms } = this.env
@@ -259,7 +255,7 @@ export class LifecycleRunner {
     if (ending.isMarked) lookSoon()
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
     if (end.kind === 'released') lookSoon()
-    // What came of it can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.
+    // Its consequences can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.
     else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.claimer.hasBacklog) lookSoon()
     if (due !== undefined && end.kind !== 'released') this.claimer.offer([due])
     else if (wakes()) {
@@ -273,13 +269,15 @@ export class LifecycleRunner {
     }
   }
 
-  /** Paused by people, alone or with its phase. */
+  /** True if people have paused it, alone or with its phase. */
   private isPaused({ phase, lease }: Held): boolean {
     return this.env.paused().hasDocument(phase.name, lease.id)
   }
 
-  /** Whether a chain of steps makes way: it has gone on for long while others are due, it is paused, each of its steps counts
-   * for a rate, or the replica stops. */
+  /**
+   * True if a chain of steps makes way: it has gone on for long while others are due, it is paused, each of its steps counts for a rate, or the
+   * replica stops.
+   */
   private yields(held: Held): boolean {
     const { claimedAtMs, kind } = held
     if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held)) return true
@@ -294,18 +292,18 @@ export class LifecycleRunner {
   }
 
   /**
-   * Stops claiming. What was claimed but not begun is unlocked at once; running steps may finish within `graceMs`, then their signals abort
-   * and they have `lastMs` more. A step that has ended is recorded, one that hasn't keeps its lease.
+   * Stops claiming. Documents that were claimed and haven't begun are unlocked immediately; running steps may finish within `graceMs`, then their
+   * signals abort and they have `lastMs` more. A step that has ended is recorded, one that hasn't keeps its lease.
    */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
     await this.claimer.stop()
-    this.places.letAllIn() // nothing begins in them any more
+    this.places.letAllIn() // no handler begins any more
     for (const { run } of this.held.all()) if (run && !run.hasBegun) run.abort('shutdown')
     await Promise.race([this.idle(), wait(graceMs)])
     for (const held of this.held.all()) held.run?.abort('shutdown')
     if (this.held.size > 0) await Promise.race([this.idle(), wait(lastMs)])
-    // An orderly stop is no sign of poison, whatever its handlers do.
+    // An orderly stop is no sign of poison, even if handlers ignore it.
     const running = this.held.all().filter(({ run }) => run)
     await Promise.race([this.outcomes.uncount(running, 'steps that still run'), wait(lastMs)])
     this.outcomes.stop()
@@ -313,7 +311,7 @@ export class LifecycleRunner {
   }
 }
 
-/** The phase in which a document is due at once after what was recorded. */
+/** The phase that a document is due in immediately after the recorded ending. */
 function duePhase(model: LifecycleModel, held: Held, ending: Ending): string | undefined {
   const { end } = ending
   if (betweenStepsMs(ending) !== undefined) return undefined

@@ -17,20 +17,20 @@ import {
 import type { LifecycleEnvironment } from '../context/environment.js'
 
 const BATCH = 1_000
-/** Documents that refuse cost a few round trips each: for longer they don't keep a tick from all else. */
+/** The time that documents which refuse to be moved may take in a tick: each costs a few round trips. */
 const REFUSALS_MOST_MS = 1_000
 
 export interface MoveResult {
   readonly moved: number
   /** Documents that refused to be moved; all others were moved. */
   readonly refused: readonly Refused[]
-  /** Whether there may be more: so many have refused that the next look goes on. */
+  /** True if there may be more: refusals took so long that the next look goes on. */
   readonly more: boolean
 }
 
 type MoveEnvironment = Pick<LifecycleEnvironment, 'collection' | 'terms' | 'refusing' | 'clock'>
 
-/** Moves the documents that a state rule is about. */
+/** Moves the documents that match a state rule. */
 export function applyRule(env: MoveEnvironment, rule: StateRule): Promise<MoveResult> {
   const terms = env.terms()
   return moveAll(env, STATE_INDEX, ruleLook(terms, rule), (ids) => ruleUpdate(terms, rule, ids))
@@ -70,7 +70,7 @@ async function moveAll(
     moved += matched
     for (const { id } of culprits) refusing.add(id)
     refused.push(...culprits)
-    // Fewer than a batch: that was all. No match: all of them were taken meanwhile.
+    // Fewer than a batch: that was all. No match: all of them were taken in the meantime.
     if (read.length < limit || (matched === 0 && culprits.length === 0)) return { moved, refused, more: false }
     if (refused.length > 0 && clock.monotonicMs() - startedMs > REFUSALS_MOST_MS) return { moved, refused, more: true }
   }

@@ -20,7 +20,7 @@ import { UndatedDocuments } from './undated.js'
 
 export type RunningLifecycle = ReturnType<typeof runningLifecycle>
 
-/** What a replica has for one lifecycle. */
+/** Makes the parts that a replica has for one lifecycle. */
 export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycle: RunnableLifecycle) {
   const { options, identity, registry, liveReplicas, lookSoon, ringOthers } = parts
   const { clock, logger, observer, serverClock } = env
@@ -81,7 +81,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   const waker = new Waker({
     ...{ ...own, workSplit },
-    // What is woken is claimed here at once, as far as there is room; other replicas are notified.
+    // Woken documents are claimed here immediately, if there is room; other replicas are notified.
     onWoken: (phases, woken) => {
       outage.succeeded()
       runner.claimer.offer(phases)
@@ -112,7 +112,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     events,
     housekeeper: new Housekeeper(own, registry),
     undated: new UndatedDocuments(own.collection, terms, clock),
-    /** Its background work, with what that wakes documents with. */
+    /** Its background work, with the context for it. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),
   }
 }

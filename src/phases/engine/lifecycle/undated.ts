@@ -3,13 +3,13 @@ import { isServerError } from '../../../database/index.js'
 import { dateUndated, type Terms } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 
-/** Most of what a look finds is claimed at once: a phase is asked about when each look has found something due in it for this long. */
+/** The time after which a phase is asked about, if each look since has found something due in it. Most due documents are claimed immediately. */
 const FIRST_AFTER_MS = 5_000
 const EVERY_MS = 30_000
 
-/** Dates documents that are due, that this replica leaves due, and that don't say since when (docs/operations.md, PhaselockDueTooLong). */
+/** Dates due documents that this replica leaves due, and that don't record since when they are due (docs/operations.md, PhaselockDueTooLong). */
 export class UndatedDocuments {
-  /** By phase in which the last look found something due: when it is asked about next, in monotonic time. */
+  /** The next time to ask, monotonic, by phase: for phases where the last look found something due. */
   private readonly nextAtMs = new Map<string, number>()
 
   constructor(
@@ -18,7 +18,7 @@ export class UndatedDocuments {
     private readonly clock: Clock,
   ) {}
 
-  /** @param due the working phases in which a look has just found something due */
+  /** @param due the working phases where a look has just found something due */
   async leftDue(due: ReadonlySet<string>): Promise<void> {
     const now = this.clock.monotonicMs()
     for (const phase of this.nextAtMs.keys()) if (!due.has(phase)) this.nextAtMs.delete(phase)
@@ -30,7 +30,7 @@ export class UndatedDocuments {
     }
   }
 
-  /** Nothing depends on it: what the server refuses is tried again later; an outage is the tick's to report. */
+  /** Dates the documents of a phase. No work depends on it: a refusal of the server is tried again later; the tick reports an outage. */
   private async date(phase: string): Promise<void> {
     try {
       await dateUndated(this.collection, this.terms(), phase)

@@ -10,7 +10,7 @@ import type { ThreadPool } from '../../threads/index.js'
 import type { SharedPlaces } from '../places/shared-places.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 
-/** What replicas run. A definition is easily taken for it. */
+/** The lifecycles that replicas run. A definition is easily taken for one. */
 export const runnableLifecycles = t.list(
   t.where<RunnableLifecycle>(
     (value) => typeof value === 'object' && value !== null && 'attach' in value && 'handlers' in value,
@@ -25,10 +25,10 @@ export const runnableLifecycles = t.list(
 const NONE =
   'expected at least one lifecycle with its handlers, got an empty list: without any there is nothing to work on'
 
-/** The same, but not none. */
+/** The same, with at least one lifecycle. */
 export const someLifecycles = t.checked(runnableLifecycles, ({ length }) => length > 0, NONE)
 
-/** What `new Replica` and `PhaselockModule.forRoot` both take. */
+/** The options that `new Replica` and `PhaselockModule.forRoot` both take. */
 export const sharedOptions = {
   ...processOptions,
   indexes: t.withDefault(t.oneOf(['create', 'check']), 'create'),
@@ -63,7 +63,7 @@ const replicaOptions = t.object({
 /** The options, checked, with their defaults: durations in milliseconds. */
 export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 
-/** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or misbehave; UnsupportedNode */
+/** @throws InvalidReplicaOptions for unknown options, and for values that would make a replica stand still or misbehave; UnsupportedNode */
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {

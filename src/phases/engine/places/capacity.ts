@@ -1,28 +1,28 @@
 import type { PlaceKind } from './places.js'
 
-/** Of the documents whose steps run in each kind of place. */
+/** The capacities for documents whose steps run in each kind of place. */
 export type Capacities = Readonly<Record<PlaceKind, Capacity>>
 
-/** The most documents that one claim takes, in two parts at once; so while some are recorded, others are being claimed. */
+/** The most documents that one claim takes, in two parts at the same time; so while some are recorded, others are being claimed. */
 export const MAX_BATCH = 1_000
 const MOST_HELD = 2_000
-/** How much work a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
+/** The work that a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
 const AHEAD_MS = 250
-/** And at least what begins within this time, up to a quarter of them. */
+/** The least work ahead: the steps that begin within this time, up to a quarter of the places. */
 const AHEAD_LEAST_MS = 1_000
-/** How long a step may spend outside its handler (in the queue and being recorded) before a replica holds less. */
+/** The time that a step may spend outside its handler (in the queue and being recorded) before a replica holds less. */
 const MOST_BESIDE_MS = 250
 const SMOOTHING = 0.05
 
 /**
- * How many documents a replica holds at once: its concurrency plus what its handlers can begin within a quarter of a second; at least what
- * they begin within a second, up to a quarter more than the concurrency; at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000,
- * of 100 ms -> 112, of 1 s -> 40, of 10 s -> 35. So no replica hoards documents that others could begin.
+ * The number of documents that a replica holds: its concurrency plus what its handlers can begin within a quarter of a second. At least what they
+ * begin within a second, up to a quarter more than the concurrency; at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000, of 100 ms ->
+ * 112, of 1 s -> 40, of 10 s -> 35. So no replica hoards documents that others could begin.
  *
  * Where documents had to be let go because no place became free, it takes none ahead until a handler has ended.
  *
- * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less
- * until that is over: what has come due waits behind all that is held. 900 documents a second -> 225, not 2,000.
+ * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less until that is
+ * over: due documents wait behind all that is held. 900 documents a second -> 225, not 2,000.
  */
 export class Capacity {
   private meanMs: number | undefined
@@ -30,32 +30,29 @@ export class Capacity {
   private mostHeld = MOST_HELD
   private isStuck = false
 
-  /**
-   * @param mayRun where a replica's lifecycles share places: how many handlers may run now, and how many when it is their turn. Default: as many as
-   *   `most`
-   */
+  /** @param mayRun where a replica's lifecycles share places: the number of handlers that may run now, and when it is their turn. Default: `most` */
   constructor(
     private readonly most: number,
     private readonly mayRun?: (() => { readonly now: number; readonly inTurn: number }) | undefined,
   ) {}
 
-  /** How long a handler ran. */
+  /** Records the time that a handler ran. */
   ran(ms: number): void {
     this.isStuck = false
     this.meanMs = smoothed(this.meanMs, ms)
   }
 
-  /** How long a step spent outside its handler, from entering the queue to being recorded. */
+  /** Records the time that a step spent outside its handler, from entering the queue to being recorded. */
   recorded(besideMs: number): void {
     this.besideMs = smoothed(this.besideMs, besideMs)
   }
 
-  /** What it held had to be let go: no place became free for it. */
+  /** Records that held documents had to be let go: no place became free for them. */
   tooMany(): void {
     this.isStuck = true
   }
 
-  /** Called once for each claim: holds less, or more again, depending on how long steps took since the previous claim. */
+  /** Holds less, or more again, depending on how long steps took since the previous claim. Called once for each claim. */
   adapt(): void {
     const { besideMs } = this
     if (besideMs === undefined) return
@@ -74,9 +71,9 @@ export class Capacity {
   }
 
   /**
-   * How many to claim now, 0 while a claim isn't worth it: less than a quarter of the places is claimed only where handlers would otherwise
-   * be idle. Documents that are being recorded come back: small claims meanwhile make small groups for all steps that follow (177 documents
-   * a write instead of 260; with candidates in one reply 20,500 steps/s instead of 17,200, measured).
+   * The number of documents to claim now, 0 while a claim isn't worth it: less than a quarter of the places is claimed only where handlers would
+   * otherwise be idle. Documents that are being recorded come back: small claims in the meantime make small groups for all steps that follow (177
+   * documents a write instead of 260; with candidates in one reply 20,500 steps/s instead of 17,200, measured).
    */
   room(held: number): number {
     const free = this.places - held

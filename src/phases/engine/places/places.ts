@@ -1,29 +1,29 @@
 import type { PlacesOfLifecycle, SharedPlaces } from './shared-places.js'
 
-/** Where a step runs: on the event loop, or in a worker thread. */
+/** The kind of place that a step runs in: on the event loop, or in a worker thread. */
 export type PlaceKind = 'loop' | 'thread'
 
-/** Places hang when all are taken and none has been given back for this long. */
+/** The time after which places hang: when all are taken and none has been given back for this long. */
 const HANG_AFTER_MS = 5_000
 
 interface Waiting {
   readonly number: number
   readonly sinceMs: number
-  /** Called with whether it has a place. */
+  /** Called with true if it has a place. */
   readonly over: (hasPlace: boolean) => void
 }
 
 /**
- * The places in which the steps of a lifecycle run: a number in all, some of them in threads. They are given in the order in which they
- * were asked for; a step that waits for a thread holds up nobody else.
+ * The places that the steps of a lifecycle run in: a number in all, some of them in threads. They are given in the order of the requests; a step that
+ * waits for a thread holds up no other step.
  *
- * Invariant: nobody waits who could have a place. So one that is free when it is asked for is given at once.
+ * Invariant: no step waits while there is a place for it. So one that is free when it is asked for is given immediately.
  */
 export class Places implements PlacesOfLifecycle {
   private asked = 0
   private readonly taken: Record<PlaceKind, number> = { loop: 0, thread: 0 }
   private readonly givenBack: Record<PlaceKind, number> = { loop: 0, thread: 0 }
-  /** When it was seen last that a kind's places don't hang, and how many had been given back then. */
+  /** The last time when a kind's places were seen not to hang, and the number given back until then. */
   private readonly moved: Record<PlaceKind, { atMs: number; givenBack: number }> = {
     loop: { atMs: 0, givenBack: -1 },
     thread: { atMs: 0, givenBack: -1 },
@@ -50,34 +50,34 @@ export class Places implements PlacesOfLifecycle {
     return this.waiting.loop.length + this.waiting.thread.length
   }
 
-  /** Whether one waits that these places alone have room for. */
+  /** True if a step waits that these places alone have room for. */
   get isWaiting(): boolean {
     return this.nextKind() !== undefined
   }
 
-  /** How many steps may run at once, and how many more now. */
+  /** The number of steps that may run at the same time, and the number that may begin now. */
   get counts(): { readonly places: number; readonly free: number } {
     const { most, shared, takenCount } = this
     const places = Math.min(most, shared?.most ?? most)
     return { places, free: Math.max(0, Math.min(places - takenCount, shared?.free ?? places)) }
   }
 
-  /** How many of its steps may run at once: now, and when its turn among those that share places has come. */
+  /** The number of its steps that may run at the same time: now, and when its turn among those that share places has come. */
   mayRun(shared: SharedPlaces): { readonly now: number; readonly inTurn: number } {
     const share = shared.shareOf(this)
-    // One may wait for its turn, so that it has one.
+    // A lifecycle below its share may have one step wait for its turn, so that it gets one.
     const now = this.takenCount + Math.max(shared.free, this.takenCount < share ? 1 : 0)
     return { now, inTurn: Math.max(now, share) }
   }
 
-  /** Whether anybody waits for a place of a kind. */
+  /** True if a step waits for a place of a kind. */
   isWaitedFor(kind: PlaceKind): boolean {
     return this.waiting[kind].length > 0
   }
 
   /**
-   * Resolves when its turn has come, to true, or to false: it has waited too long. undefined: its turn has come already, so that a step
-   * needn't pay for a promise.
+   * Resolves when its turn has come, to true; or to false: it has waited too long. undefined: its turn has come already, so that a step needn't pay
+   * for a promise.
    */
   take(kind: PlaceKind, sinceMs = 0): Promise<boolean> | undefined {
     if (this.isFree(kind)) {
@@ -95,7 +95,7 @@ export class Places implements PlacesOfLifecycle {
     else this.letIn()
   }
 
-  /** Whether those of a kind have hung for a while. It finds that out by being asked once a second. */
+  /** True if those of a kind have hung for a while. It finds that out from one call a second. */
   hang(kind: PlaceKind, nowMs: number): boolean {
     const { loop, thread } = this.givenBack
     const givenBack = kind === 'loop' ? loop + thread : thread
@@ -103,14 +103,14 @@ export class Places implements PlacesOfLifecycle {
     return nowMs - this.moved[kind].atMs >= HANG_AFTER_MS
   }
 
-  /** Sends away those who have waited since before a time, as each kind's places may hang for long. */
+  /** Sends away the steps that have waited since before a time, because each kind's places may hang for long. */
   sendAway(beforeMs: number): void {
     for (const waiting of Object.values(this.waiting)) {
       while (waiting[0] && waiting[0].sinceMs < beforeMs) waiting.shift()!.over(false)
     }
   }
 
-  /** From now on there is a place for everybody: at a stop, when no handler begins any more. */
+  /** Gives every step a place from now on: at a stop, when no handler begins any more. */
   letAllIn(): void {
     this.most = Number.POSITIVE_INFINITY
     this.mostInThreads = Number.POSITIVE_INFINITY
@@ -132,7 +132,7 @@ export class Places implements PlacesOfLifecycle {
     this.shared?.took(this)
   }
 
-  /** Among those for whom there is a place, the kind that the longest waiting one needs. */
+  /** The kind that the longest waiting step needs, among steps that could have a place. */
   private nextKind(): PlaceKind | undefined {
     const loop = this.hasOwn('loop') ? this.waiting.loop[0] : undefined
     const thread = this.hasOwn('thread') ? this.waiting.thread[0] : undefined

@@ -1,29 +1,29 @@
-/** The places of one lifecycle, as those who share its replica's see them. */
+/** The places of one lifecycle, as seen by the others of its replica. */
 export interface PlacesOfLifecycle {
-  /** How many of its steps run. */
+  /** The number of its steps that run. */
   readonly takenCount: number
-  /** Whether one waits that its own places have room for. */
+  /** True if a step waits that its own places have room for. */
   readonly isWaiting: boolean
   letOneIn(): void
-  /** There is a free place, and no step waits for one: more may be claimed. */
+  /** Called when there is a free place, and no step waits for one: more may be claimed. */
   onFree(): void
 }
 
 /**
- * The places of a replica, if it has a number of them for all of its lifecycles together, beside each one's own. They are shared by max-min
- * fairness: a free one goes to the lifecycle with the fewest steps running, of those that have one waiting; of equals to the one that was served
- * longest ago. So none takes more than an equal share while another wants more than it has, and what a lifecycle doesn't need is the others'.
+ * The places of a replica, if it has a number of them for all of its lifecycles together, beside each one's own. They are shared by max-min fairness.
+ * A free one goes to the lifecycle with the fewest steps running, of those that have one waiting; of equals to the one that was served longest ago.
+ * So none takes more than an equal share while another wants more than it has, and others use what a lifecycle doesn't need.
  *
- * Invariant: no step waits that could have a place, of its lifecycle and of the replica.
+ * Invariant: no step waits while both its lifecycle and the replica have a place for it.
  */
 export class SharedPlaces {
-  /** Who was served longest ago comes first. */
+  /** The lifecycles, the one that was served longest ago first. */
   private readonly members: PlacesOfLifecycle[] = []
   private taken = 0
 
   constructor(readonly most: number) {}
 
-  /** Undefined: any number. */
+  /** The places of a number of them; undefined: any number. */
   static of(most: number | undefined): SharedPlaces | undefined {
     return most === undefined ? undefined : new SharedPlaces(most)
   }
@@ -61,7 +61,7 @@ export class SharedPlaces {
     }
   }
 
-  /** How many steps of a lifecycle may run at once while all that have some want as many. */
+  /** The number of steps of a lifecycle that may run at the same time while all that have some want an equal share. */
   shareOf(member: PlacesOfLifecycle): number {
     const others = this.members.filter((one) => one !== member && (one.takenCount > 0 || one.isWaiting))
     return Math.max(1, Math.floor(this.most / (others.length + 1)))

@@ -13,15 +13,13 @@ import type { NewLists } from '../run/step-children.js'
 import { Refresher } from './refresher.js'
 import { WriteGrouper } from './write-grouper.js'
 
-/**
- * Records how steps ended, each under its token. Every write to a held document passes through here, one at a time.
- */
+/** Records the ends of steps, each under its token. Every write to a held document passes through here, one at a time. */
 export class OutcomeRecorder {
   private readonly writes: WriteGrouper
   private readonly refresher: Refresher
   private readonly writing = new AbortController()
 
-  /** @param isLoaded whether documents wait for places on the event loop */
+  /** @param isLoaded true while documents wait for places on the event loop */
   constructor(
     private readonly env: LifecycleEnvironment,
     private readonly endings: EndingRules,
@@ -37,9 +35,9 @@ export class OutcomeRecorder {
   }
 
   /**
-   * Records an ending, or what takes its place; resolves with what was stored. If that continues a chain of steps (`goesOn`), the document
-   * is up to date and its next step may begin; otherwise its lease is over. undefined: nothing was recorded, and the document is another
-   * holder's, or is left until its lease runs out.
+   * Records an ending, or what takes its place; resolves with what was stored. If that continues a chain of steps (`goesOn`), the document is up to
+   * date and its next step may begin; otherwise its lease is over. undefined: nothing was recorded, and the document is another holder's, or is left
+   * until its lease runs out.
    */
   async record(held: Held, ending: Ending): Promise<Ending | undefined> {
     let verdict: Verdict
@@ -48,7 +46,7 @@ export class OutcomeRecorder {
       verdict = await this.writes.record(ending)
       this.outage.succeeded()
     } catch (error) {
-      this.outage.failed(error) // stopped meanwhile: its lease expires, and the step runs again
+      this.outage.failed(error) // it was stopped: its lease expires, and the step runs again
       return undefined
     }
     switch (verdict.kind) {
@@ -70,7 +68,7 @@ export class OutcomeRecorder {
   async checkpoint(held: Held, set: Record<string, unknown>, also?: NewLists): Promise<boolean> {
     const ending = this.endings.checkpoint(held, set, held.run?.ranMs() ?? 0, also)
     const verdict = await this.writes.record(ending)
-    if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
+    if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // however the handler reacts, no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
     if (verdict.kind === 'recorded' && ending.set) {
       held.document = { ...held.document }
@@ -102,10 +100,10 @@ export class OutcomeRecorder {
     return now - held.readAtMs > FRESH_MS ? this.lookAgain(held, ending) : ending
   }
 
-  /** Applies what was recorded of a chain's step to its document. */
+  /** Applies the recorded end of a chain's step to its document. */
   private adopt({ document, lease }: Held, { end, set, stale }: Ending): void {
     const { progress } = this.env.model.settings
-    // In place, as handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).
+    // In place, because handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).
     if (set) assignOwn(document, set)
     document['fence'] = lease.fence
     document['lockedBy'] = lease.token
@@ -118,10 +116,7 @@ export class OutcomeRecorder {
     known.at = this.env.serverNow()
   }
 
-  /**
-   * A chain that has gone on for long reads its document again: it may no longer be this replica's, or its owner's state may call for a
-   * rule.
-   */
+  /** Reads the document again for a chain that has gone on for long: it may no longer be this replica's, or its owner's state may call for a rule. */
   private async lookAgain(held: Held, ending: Ending): Promise<Ending | undefined> {
     const { model, clock } = this.env
     try {
@@ -143,9 +138,9 @@ export class OutcomeRecorder {
   }
 
   /**
-   * An outcome that the server refuses because of the document itself becomes an error. If that is refused too, poison, and a document
-   * whose `progress` its owner has replaced or which refuses what an insert has left for it, is put aside without storing why; anything
-   * else is left to expire, with its claim counted.
+   * Records an error instead of an outcome that the server refuses because of the document itself. If that is refused too, some documents are
+   * quarantined without storing why: poison, and a document whose owner has replaced its `progress`, or that refuses the data an insert has kept for
+   * it. Anything else is left to expire, with its claim counted.
    */
   private async recordInstead(
     held: Held,
@@ -164,7 +159,7 @@ export class OutcomeRecorder {
     return undefined
   }
 
-  /** For steps that a stop cut short, or whose outcome the server kept failing to take: no sign of poison. Their leases stay. */
+  /** Uncounts the claims of steps that a stop cut short, or whose outcome the server kept failing to take: no sign of poison. Their leases stay. */
   async uncount(held: readonly Held[], what: string): Promise<void> {
     const { renewalCollection, terms, logger, model } = this.env
     const leases = held.map(({ lease }) => lease)
@@ -179,11 +174,11 @@ export class OutcomeRecorder {
   }
 }
 
-/** How it was recorded: with what an insert had left for the document, and no lease goes on past that. */
+/** The ending as it was recorded: with the data that an insert had kept for the document, and no lease goes on past that. */
 function lettingGo(ending: Ending): Ending {
   const { end } = ending
   return { ...ending, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, isMarked: true }
 }
 
-/** `$mergeObjects` found no object: its owner has replaced `progress` under the handler. */
+/** True if `$mergeObjects` found no object: its owner has replaced `progress` under the handler. */
 const isOwnersProgress = (error: Error): boolean => (error as { code?: unknown }).code === 40400

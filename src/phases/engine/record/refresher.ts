@@ -7,7 +7,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Reads documents again, in one batch those asked for in one turn of the event loop. One that can't be read fails alone. */
+/** Reads documents again, all of one turn of the event loop in one batch. One that can't be read fails alone. */
 export class Refresher {
   private waiting: Waiting[] = []
 

@@ -1,8 +1,8 @@
 import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
 
-/** Flushes in flight at once under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */
+/** The flushes in flight under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */
 const FLUSHES_UNDER_LOAD = 2
-/** Below saturation nothing is gained by waiting for more ends. */
+/** The most flushes in flight: below saturation nothing is gained by waiting for more ends. */
 const MOST_FLUSHES = 8
 
 interface Waiting {
@@ -11,17 +11,17 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Whether the lease is still good after this verdict: only then may another write follow under it. */
+/** True if the lease is still good after this verdict: only then may another write follow under it. */
 const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind === 'rejected'
 
 /**
- * Groups the ends of steps only with what ends meanwhile: an end is sent at the end of this turn of the event loop. Only if documents are
- * queueing for their steps and two commands are in flight already is it sent once one of those has come back: then bigger groups shorten
- * the queue. So neither a slow handler nor a slow command holds up the outcome of a fast step, and what a command has left in doubt is no
- * longer in flight.
+ * Groups only those ends of steps that come at the same time: an end is sent at the end of this turn of the event loop. It is held back only if
+ * documents are queueing for their steps and two commands are in flight already. It is then sent once one of those has come back: bigger groups
+ * shorten the queue. So neither a slow handler nor a slow command holds up the outcome of a fast step, and a write that a command has left in doubt
+ * is no longer in flight.
  *
- * Invariant: the writes of one lease go in the order in which they were asked for, one at a time. The next is sent when the one before has
- * its verdict, and not at all if that lost the lease: then it has the same verdict.
+ * Invariant: the writes of one lease go in the order of the requests, one at a time. The next is sent when the one before has its verdict, and not at
+ * all if that lost the lease: then it has the same verdict.
  */
 export class WriteGrouper {
   private waiting: Waiting[] = []
@@ -32,7 +32,7 @@ export class WriteGrouper {
 
   constructor(
     private readonly writer: Pick<EndWriter, 'write'>,
-    /** Whether documents are queueing for their steps. */
+    /** True while documents are queueing for their steps. */
     private readonly isLoaded: () => boolean,
   ) {}
 
@@ -59,7 +59,7 @@ export class WriteGrouper {
     })
   }
 
-  /** It has its verdict, or will have none. Handled here, as a `then` on each promise would cost every step something. */
+  /** Forgets an end that has its verdict, or never gets one. Handled here, because a `then` on each promise would cost every step something. */
   private decided(end: StepEnd): void {
     if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
   }

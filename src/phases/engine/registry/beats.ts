@@ -8,7 +8,7 @@ import { causesText, recordedError } from '../../errors/recorded-error.js'
 import type { Logger } from '../../reporting/logger.js'
 
 const FORGET_EVERY_MS = 3_600_000
-/** A refusal isn't over in ten seconds, and each one is a line in the server's log. */
+/** The pause after a refusal: it isn't over in ten seconds, and each one is a line in the server's log. */
 const REFUSED_AGAIN_MS = 600_000
 const UNAUTHORIZED = 13
 
@@ -17,15 +17,15 @@ export interface BeatsOptions {
   readonly identity: string
   readonly clock: Clock
   readonly logger: Logger
-  /** 0: never. */
+  /** The interval of beats; 0: never. */
   readonly everyMs: number
-  /** What changes from one beat to the next. */
+  /** The figures that change from one beat to the next. */
   readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'>
 }
 
 /**
- * A replica's document in `phaselock.replicas`, by which people see it. Nothing depends on it: a beat is waited for by nobody, and one that
- * fails costs a line in the log.
+ * A replica's document in `phaselock.replicas`, which shows it to people. No work depends on it or waits for a beat, and one that fails costs a line
+ * in the log.
  */
 export class Beats {
   private readonly replicas: Collection<Document & { _id: string }>
@@ -41,7 +41,7 @@ export class Beats {
     this.replicas = protocolCollection(options.db, REPLICAS_COLLECTION)
   }
 
-  /** Sends one if it is due and the one before is over. Returns at once. */
+  /** Sends one if it is due and the one before is over. Returns immediately. */
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
     const { everyMs } = this.options
@@ -76,7 +76,9 @@ export class Beats {
     }
   }
 
-  /** Logs what lasts. What isn't the server's answer is an outage, which the tick reports; the start has said which rights are missing. */
+  /**
+   * Logs a failure that lasts. An error that isn't the server's answer is an outage, which the tick reports; the start has reported missing rights.
+   */
   private failed(error: unknown): void {
     if (!isServerError(error)) return
     if (isServerError(error, UNAUTHORIZED)) {

@@ -22,23 +22,23 @@ import type { LifecycleModel } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
 
-/** With the fields of {@link registeredFields}, where the replica that started last is of a version that stores them. */
+/** An entry with the fields of {@link registeredFields}, where the replica that started last is of a version that stores them. */
 interface Registered {
   _id: string
   collection: string
   lockTimeout: number
   /** Its phases, as the replica that started last has them; absent if an older version wrote this. */
   phases?: string[]
-  /** When a replica last reported that it looks after this lifecycle; at most a minute before any replica's last look. */
+  /** The time when a replica last reported that it looks after this lifecycle; at most a minute before any replica's last look. */
   handledAt?: Date
-  /** Absent: it has none. */
+  /** Its callbacks; absent: it has no callbacks. */
   callbacks?: readonly string[] | undefined
 }
 
-/** Each read may already be too old to use, if this process stands still or the database is slow. */
+/** The most reads in a row: each may already be too old to use, if this process stands still or the database is slow. */
 const MOST_READS = 3
 
-/** The lockTimeouts in force can't be known now; the next look may tell. */
+/** The error when the lockTimeouts in force can't be known now; the next look may bring them. */
 export class TermsOutdated extends Error {
   override readonly name = 'TermsOutdated'
   constructor(readonly ageMs: number) {
@@ -49,10 +49,10 @@ export class TermsOutdated extends Error {
 }
 
 /**
- * The lifecycles of a database and the lockTimeout in force for each: it is part of the data (leases and sleeps are encoded with it), so
- * the first replica's setting stands, and others adopt it and log where theirs differs.
+ * The lifecycles of a database and the lockTimeout in force for each. It is part of the data (leases and sleeps are encoded with it). So the first
+ * replica's setting stands, and others adopt it and log where theirs differs.
  *
- * Invariant (docs/lock-protocol.md, point 10): leases are taken or renewed, and documents judged, only by what was read at most 5 s before.
+ * Invariant (docs/lock-protocol.md, point 10): leases are taken or renewed, and documents judged, only by a reading that is at most 5 s old.
  */
 export class LifecycleRegistry {
   private readonly collection: Collection<Registered>
@@ -63,7 +63,7 @@ export class LifecycleRegistry {
   private reading: Promise<unknown> | undefined
   private refreshed = Promise.withResolvers<void>()
 
-  /** @param renewalDb the same database over another connection, so that a full pool keeps nobody from reading it */
+  /** @param renewalDb the same database over another connection, so that a full pool keeps no replica from reading it */
   constructor(
     private readonly db: Db,
     private readonly renewalDb: Db,
@@ -76,8 +76,8 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Refuses to work beside another replica's lifecycle on the same documents. Called before this replica registers its own, so that a
-   * refused one leaves no trace; two that start at the same moment aren't detected.
+   * Refuses to work beside another replica's lifecycle on the same documents. Called before this replica registers its own, so that a refused one
+   * leaves no trace. Two that start at the same moment aren't detected.
    * @throws OverlappingLifecycles
    */
   async requireNoOverlap(): Promise<void> {
@@ -108,7 +108,7 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Registers what isn't there yet, and makes entries that a person broke state what is used instead.
+   * Registers missing lifecycles, and writes the value that is used instead into entries that a person has broken.
    * @returns those that were registered with another definition before
    */
   async register(): Promise<readonly LifecycleModel[]> {
@@ -132,7 +132,7 @@ export class LifecycleRegistry {
     return changed
   }
 
-  /** What a person has to mend in the entries of these lifecycles. */
+  /** The problems in the entries of these lifecycles that a person has to fix. */
   get problems(): string[] {
     return this.models.flatMap(({ name }) => {
       const broken = this.inForce.get(name)?.broken
@@ -141,8 +141,8 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Adopts what a look has brought, unless that was asked before what is known; false when there is something to {@link register}: a
-   * lifecycle that is no longer there, or an entry that has just been broken and doesn't state what was in force.
+   * Adopts the result of a look, unless that was asked before what is known. Returns false when there is something to {@link register}: a lifecycle
+   * that is no longer there, or an entry that has just been broken and doesn't state the value that was in force.
    */
   adopt(
     { lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>,
@@ -179,8 +179,8 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Keeps what is known recent enough to use: reads it again when it gets too old, over the renewals' connection.
-   * @throws what the driver throws, TermsOutdated: then nothing may be claimed or renewed
+   * Keeps the readings recent enough to use: reads again when they get too old, over the renewals' connection.
+   * @throws the driver's errors, TermsOutdated: then nothing may be claimed or renewed
    */
   async keepFresh(): Promise<void> {
     if (this.ageMs() < KNOWN_FOR_MS / 2) return
@@ -212,17 +212,17 @@ export class LifecycleRegistry {
     return this.inForce.get(model.name) ?? { dueMs: lockTimeoutMs, leaseMs: lockTimeoutMs }
   }
 
-  /** What of a lifecycle is paused, as of the last reading. */
+  /** The pauses of a lifecycle, as of the last reading. */
   paused({ name }: LifecycleModel): Paused {
     return this.pausedBy.get(name) ?? Paused.nothing
   }
 
-  /** Which of a lifecycle's steps are to stop, as of the last reading. */
+  /** The requests to stop steps of a lifecycle, as of the last reading. */
   cancels({ name }: LifecycleModel): readonly CancelRequest[] {
     return this.inForce.get(name)?.cancels ?? []
   }
 
-  /** A forward step of the server's clock that isn't confirmed ends no pause. */
+  /** Adopts pauses. A forward step of the server's clock that isn't confirmed ends no pause. */
   private adoptPauses({ name }: LifecycleModel, { pauses }: LockTimeoutInForce): void {
     const before = this.pausedBy.get(name) ?? Paused.nothing
     if (pauses.length === 0 && before === Paused.nothing) return
@@ -266,7 +266,7 @@ export class LifecycleRegistry {
   }
 }
 
-/** While it can't be known which of two is in force: others' leases are judged by the longer one, this replica's by the shorter. */
+/** The terms while it can't be known which of two is in force: others' leases are judged by the longer one, this replica's by the shorter. */
 const eitherOf = (found: LockTimeoutInForce, before: LockTimeoutInForce): LockTimeoutInForce => ({
   ...found,
   dueMs: Math.max(found.dueMs, before.dueMs),

@@ -13,13 +13,13 @@ import {
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 
-/** How soon after a report another one may follow, because other phases are taken than it says. */
+/** The least time between two reports, when the replica no longer takes the phases that its last one names. */
 const CHANGED_EVERY_MS = 10_000
 
-/** An older version doesn't say which it is. */
+/** The version of an older replica, which doesn't report it. */
 const UNKNOWN = 'unknown'
 
-/** By lifecycle. */
+/** The phases by lifecycle. */
 export type PhasesOf = ReadonlyMap<string, readonly string[]>
 
 interface Standings {
@@ -28,23 +28,23 @@ interface Standings {
 }
 
 /**
- * The replicas to share the work with: each one that ticks by itself announces itself in `phaselock.lifecycles` every 50 s, with the phases
- * whose documents it takes, and reads with its look who else does. A hint only: it decides which documents a replica tries for first, never
- * who holds one.
+ * The replicas to share the work with. Each one that ticks by itself announces itself in `phaselock.lifecycles` every 50 s, with the phases whose
+ * documents it takes, and reads the other replicas with its look. A hint only: it decides which documents a replica tries for first, never which
+ * replica holds one.
  */
 export class LiveReplicas {
   private readonly collection: Collection<Document & { _id: string }>
   private readonly alone: Standing
   private readonly standings = new Map<string, Standings>()
-  /** By name. */
+  /** The versions of the replicas, by name. */
   private versions = new Map<string, string | undefined>()
   private said: PhasesOf = new Map()
   private saidAtMs = Number.NEGATIVE_INFINITY
 
   /**
-   * @param phases those in which it claims documents
-   * @param takes whether it takes those of a phase now; asked in each tick
-   * @param ticks whether this replica ticks by itself: one whose caller ticks it shares with nobody, and takes all that is due
+   * @param phases those whose documents it claims
+   * @param takes true if it takes those of a phase now; asked in each tick
+   * @param ticks true if this replica ticks by itself: one whose caller ticks it shares with no other replica, and takes all due documents
    */
   constructor(
     db: Db,
@@ -64,7 +64,7 @@ export class LiveReplicas {
     return known?.byPhase.get(phase ?? '') ?? known?.all ?? this.alone
   }
 
-  /** How many there are of each version, as of the last look. */
+  /** The number of replicas of each version, as of the last look. */
   countByVersion(): Record<string, number> {
     const counts: Record<string, number> = {}
     for (const version of this.versions.values()) {
@@ -74,7 +74,7 @@ export class LiveReplicas {
     return counts
   }
 
-  /** Announces this replica when that is due, or at once. One command for all lifecycles. */
+  /** Announces this replica when that is due, or immediately. One command for all lifecycles. */
   async say(when: 'ifDue' | 'atOnce' = 'ifDue'): Promise<void> {
     if (!this.ticks()) return
     const now = this.clock.monotonicMs()
@@ -90,7 +90,7 @@ export class LiveReplicas {
     await sayPresent(this.collection, takes, { name: this.identity, ...(version && { version }) })
   }
 
-  /** Adopts what a look has brought. */
+  /** Adopts the result of a look. */
   adopt({ replicas }: Pick<LookResult, 'replicas'>): void {
     this.versions = new Map([...replicas.values()].flat().map(({ name, version }) => [name, version]))
     for (const [lifecycle, phases] of this.phases) {
@@ -108,7 +108,7 @@ export class LiveReplicas {
     return { self: this.identity, replicas: [...new Set([...others.map(({ name }) => name), this.identity])] }
   }
 
-  /** To be called once, when no more is to be claimed. */
+  /** Removes this replica's announcement. To be called once, when no more is to be claimed. */
   async leave(): Promise<void> {
     if (this.saidAtMs === Number.NEGATIVE_INFINITY) return
     await sayGone(this.collection, [...this.phases.keys()], this.identity)

@@ -1,7 +1,7 @@
 import { OverlappingLifecycles } from '../../errors/errors.js'
 import type { LifecycleModel } from '../../model/model.js'
 
-/** A lifecycle as far as it claims documents: those of its collection that are in its phases. */
+/** The part of a lifecycle that decides its documents: those of its collection that are in its phases. */
 export interface Territory {
   readonly name: string
   readonly collection: string
@@ -15,7 +15,7 @@ export const territoryOf = ({ name, collection, phases, renames }: LifecycleMode
 })
 
 /**
- * Two lifecycles of one process that would claim the same documents.
+ * Refuses two lifecycles of one process that would claim the same documents.
  * @throws OverlappingLifecycles also for two of one name
  */
 export function requireDisjoint(models: readonly LifecycleModel[]): void {

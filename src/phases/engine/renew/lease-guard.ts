@@ -6,16 +6,16 @@ import type { Places } from '../places/places.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportLoss } from '../run/reports.js'
 
-/** What has been claimed and not begun for this long is let go: its places may hang, while another replica has room. */
+/** The time after which a document that was claimed and has not begun is let go: its places may hang, while another replica has room. */
 const QUEUED_MOST_MS = 1_500
 
 /**
- * Watches over what a replica holds of one lifecycle: renews its leases, and asks steps to stop that have run too long or whose lease is in
- * danger; also watches lost documents whose handlers still run. One timer for all, running only while something is held.
+ * Watches over the documents of one lifecycle that a replica holds: renews its leases, and asks steps to stop that have run too long or whose lease
+ * is in danger. It also watches lost documents whose handlers still run. One timer for all, running only while something is held.
  *
- * A lease is renewed every third of lockTimeout; at two thirds without a successful renewal its step's signal aborts. A step past its
- * timeout (or deadline) is asked to stop, renewed for one more lockTimeout, and then given up: never in the same round in which it was
- * asked, so that a pause of this process doesn't cost it its grace.
+ * A lease is renewed every third of lockTimeout; at two thirds without a successful renewal its step's signal aborts. A step past its timeout (or
+ * deadline) is asked to stop, renewed for one more lockTimeout, and then given up: never in the round that asked it, so that a pause of this process
+ * doesn't cost it its grace.
  */
 export class LeaseGuard {
   private readonly renewals: Renewals

@@ -6,8 +6,8 @@ const MOST_REMEMBERED = 10_000
 const FOUND_LIMIT = 300
 
 /**
- * Reports documents that aren't as they should be: each once, the log within its bound. A field that is left alone is logged once for its
- * kind, as it may be so in all of an owner's documents.
+ * Reports documents that aren't as they should be: each once, the log within its bound. A field that is left alone is logged once for its kind,
+ * because it may be so in all of an owner's documents.
  */
 export class BrokenReports {
   private told = new Set<string>()
@@ -20,7 +20,7 @@ export class BrokenReports {
     private readonly lines: BoundedLog,
   ) {}
 
-  /** What a claim has found, or a removal. */
+  /** Reports the findings of a claim, or of a removal. */
   claimed({ broken, odd, refused }: Pick<ClaimResult, 'broken' | 'odd' | 'refused'>): void {
     const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
     for (const id of broken) {
@@ -38,7 +38,7 @@ export class BrokenReports {
     for (const one of refused) this.refused(one)
   }
 
-  /** Its `lockedAt` was one that no claim finds. */
+  /** Reports a document with a `lockedAt` that no claim finds. */
   repaired(id: unknown, found: string): void {
     this.tell({ id, reason: 'lockedAt', found, fate: 'mended' })
   }
@@ -48,12 +48,12 @@ export class BrokenReports {
     this.tell({ id, reason, found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
   }
 
-  /** It was claimed, and the driver couldn't read it. */
+  /** Reports a document that was claimed, and that the driver couldn't read. */
   unreadable(id: unknown, error: Error): void {
     this.tell({ id, reason: 'unreadable', found: error.message.slice(0, FOUND_LIMIT), fate: 'putAside' })
   }
 
-  /** Documents whose phase isn't a string: nobody claims them. */
+  /** Reports documents whose phase isn't a string: they are never claimed. */
   phase(found: string): void {
     this.tell({ id: null, reason: 'phase', found, fate: 'leftAlone' })
   }

@@ -6,16 +6,16 @@ import { RateLimit } from './rate-limit.js'
 const REPEAT_AFTER_MS = 30_000
 
 /**
- * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each 30 s while it
- * lasts, and its end; at most three outages a minute are reported. So a database that takes reads and refuses writes, where successes and
- * failures alternate, makes at most six lines a minute and not two a tick.
+ * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each 30 s while it lasts, and
+ * its end; at most three outages a minute are reported. So a database that takes reads and refuses writes, where successes and failures alternate,
+ * makes at most six lines a minute and not two a tick.
  */
 export class OutageLog {
   private since: number | undefined
   private saidAt = Number.NEGATIVE_INFINITY
   private failures = 0
   private latest: unknown
-  /** Whether the current outage has been reported. */
+  /** True once the current outage has been reported. */
   private told = false
   private readonly outages: RateLimit
 
@@ -65,7 +65,7 @@ export class OutageLog {
   }
 }
 
-/** A server tells its plan of a query, over many lines, between what failed and why. */
+/** A message in one line. A server inserts its plan of a query, over many lines, between the failure and its reason. */
 function inOneLine(message: string): string {
   const lines = message.split('\n').filter((line) => line.trim() !== '')
   const [first = ''] = lines

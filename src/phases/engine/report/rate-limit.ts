@@ -1,6 +1,6 @@
 import type { Clock } from '../../../time/index.js'
 
-/** Lets through so many within any stretch of time: the bound of log lines that may come often. */
+/** Lets through `most` calls within any stretch of time: the bound of log lines that may come often. */
 export class RateLimit {
   private times: number[] = []
 
@@ -10,7 +10,7 @@ export class RateLimit {
     private readonly withinMs: number,
   ) {}
 
-  /** Whether one more may pass now; if so it counts. */
+  /** Returns true if one more may pass now; it then counts. */
   take(): boolean {
     const now = this.clock.monotonicMs()
     this.times = this.times.filter((at) => now - at < this.withinMs)

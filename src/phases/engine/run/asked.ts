@@ -1,14 +1,14 @@
 import { answerIn, type DeadlineHold, questionIn, type StoredQuestion } from '../../../lock/index.js'
 import type { StepAnswer } from '../../step/step.js'
 
-/** What the document's last step asked, and what became of it; `answer` undefined: it is still open. */
+/** The last question of the document's step, and its answer; `answer` undefined: it is still open. */
 export interface Asked {
   readonly question: StoredQuestion
   readonly answer: StepAnswer | undefined
 }
 
 /**
- * What a document's progress says of a question.
+ * Reads the question from a document's progress.
  * @param now the server's time
  * @param hold set while a step of the server's clock isn't confirmed: no question ends by that
  */

@@ -15,7 +15,7 @@ export function deepCopy<T>(value: T): T {
   return copy as T
 }
 
-/** Sets fields of a document in place, or removes those that are undefined; a field's name may be anything that a field in BSON may be called. */
+/** Sets fields of a document in place, or removes those that are undefined; a field may have any name that BSON allows. */
 export function assignOwn(target: Record<string, unknown>, fields: Readonly<Record<string, unknown>>): void {
   for (const key of Object.keys(fields)) {
     if (fields[key] === undefined) delete target[key]
@@ -23,7 +23,7 @@ export function assignOwn(target: Record<string, unknown>, fields: Readonly<Reco
   }
 }
 
-/** Assigned like any other, a field `__proto__` would become the object's prototype. */
+/** Sets a field. Assigned like any other, a field `__proto__` would become the object's prototype. */
 function setOwn(target: Record<string, unknown>, key: string, value: unknown): void {
   if (key !== '__proto__') target[key] = value
   else Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true })

@@ -24,34 +24,34 @@ import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { NewLists } from './step-children.js'
 import type { Settled, StepRun } from './step-run.js'
 
-/** After so many bugs of the program in a row a document is parked: more tries only repeat their effects. */
+/** The number of bugs of the program in a row after which a document is parked: more tries only repeat their effects. */
 const MOST_BUGS = 3
-/** Errors by which the program itself is wrong: no outage ends them. By their names, because those of threads are other classes. */
+/** The errors that show a bug of the program: no outage ends them. By their names, because those of threads are other classes. */
 const BUGS: ReadonlySet<string> = new Set(['InvalidOutcome', 'InvalidOptions'])
 
-/** How a step ends: what is to be recorded. */
+/** The end of a step as it is recorded. */
 export type Ending = StepEnd
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Whether the next step of a chain follows under the same lease. */
+/** True if the next step of a chain follows under the same lease. */
 export const goesOn = ({ end }: Ending): boolean => end.kind === 'again' && end.keepsLease
 
-/** How long a document sleeps before its next step, as it has taken too many in a row; undefined: it doesn't. */
+/** The time that a document sleeps before its next step, because it has taken too many in a row; undefined: it doesn't. */
 export function betweenStepsMs({ end }: Ending): number | undefined {
   return end.kind === 'again' || (end.kind === 'moveTo' && end.inCircles) ? end.forMs : undefined
 }
 
-/** The longest that the outside world may say to wait: a year. */
+/** The longest wait that the outside world may ask for: a year. */
 const LONGEST_PAUSE_MS = 365 * 86_400_000
 
-/** Turns what a handler did into what is recorded: one rule for each way to end. */
+/** Turns the result of a handler into the ending that is recorded: one rule for each way to end. */
 export class EndingRules {
   private readonly progress: string
 
   constructor(
     private readonly env: Pick<LifecycleEnvironment, 'model' | 'serverClock' | 'serverNow' | 'random'>,
-    /** Whether a chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
+    /** True if a chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
     private readonly yields: (held: Held) => boolean,
   ) {
     this.progress = env.model.settings.progress
@@ -67,7 +67,7 @@ export class EndingRules {
       const error = { name: 'Poison', message: reason }
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
     }
-    // An insert left it for whoever lets go: with that, its next claim begins.
+    // An insert has left data for the write that lets go of the document: the next claim begins with that data.
     if (hasNext(held.document[this.progress])) return this.released(held)
     const untold = this.env.model.settings.callbacks ? outboxIn(held.document[this.progress]) : undefined
     if (untold && untold.open.length >= MOST_OPEN) {
@@ -92,7 +92,7 @@ export class EndingRules {
         const outcome = readOutcome(settled.value, run, held.phase, this.progress)
         const end = outcome.kind === 'moveTo' ? undefined : this.stopped(held, isLate)
         const ending = this.ending(held, end ?? this.endOf(held, outcome, run), ms, outcome.set)
-        // It waits for something else: what it asked is withdrawn.
+        // It waits for something else: its question is withdrawn.
         const withdraws = ending.end.kind === 'wait' && run.asked && !run.asked.answer
         return withdraws ? { ...ending, stale: [...ending.stale, 'question'] } : ending
       }
@@ -131,7 +131,7 @@ export class EndingRules {
     return { ...this.ending(held, { kind: 'checkpoint', step: this.stepName(held), ...also }, ms, fields), stale: [] }
   }
 
-  /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
+  /** The time that a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
   private sleepIn(to: string): number | undefined {
     const phase = this.env.model.phases.get(to)
     if (phase?.kind === 'final') return phase.keepForMs
@@ -183,7 +183,7 @@ export class EndingRules {
     }
   }
 
-  /** What takes the place of an outcome that leaves the document in its phase, where the step was to stop for good. */
+  /** The ending that replaces an outcome within the same phase, when the step was to stop for good. */
   private stopped(held: Held, isLate: boolean): EndKind | undefined {
     if (held.cancelled) return this.cancellation(held, held.cancelled)
     return isLate ? this.deadlineMove(held) : undefined
@@ -212,7 +212,7 @@ export class EndingRules {
     return stepPauseMs(steps + 1, this.env.model.settings.backOff)
   }
 
-  /** Whether it goes to work in a phase that it has come from, as far as its history tells. */
+  /** True if it goes to work in a phase that it has come from, according to its history. */
   private isInCircles({ document, phase }: Held, to: string): boolean {
     if (this.env.model.phases.get(to)?.kind !== 'working') return false
     const history: unknown = document[this.progress]?.history
@@ -232,7 +232,7 @@ export class EndingRules {
     return this.afterError(held, error, ms)
   }
 
-  /** An error of its handler, or of the server about its outcome: an attempt is used. */
+  /** The ending after an error of its handler, or of the server about its outcome: an attempt is used. */
   afterError(held: Held, thrown: unknown, ms: number): Ending {
     const attempts = countOf(held.document[this.progress]?.attempts)
     const error = this.withBugs(recordedError(thrown), held, attempts)
@@ -250,7 +250,7 @@ export class EndingRules {
     return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
   }
 
-  /** The same with how many in a row were bugs, if it is one. */
+  /** The error with the number of bugs in a row, if it is one. */
   private withBugs(error: RecordedError, { document }: Held, attempts: number): RecordedError {
     if (!BUGS.has(error.name)) return error
     const before = attempts > 0 ? countOf(document[this.progress]?.error?.bugs) : 0
@@ -263,7 +263,7 @@ export class EndingRules {
   }
 
   private deadlineOf(held: Held): Date | null {
-    if (!held.phase.deadline) return null // so for most: without a look at the clock
+    if (!held.phase.deadline) return null // the usual case: without a look at the clock
     return deadlineOf(held, this.progress, this.env.serverClock.deadlineHold())
   }
 
@@ -276,7 +276,7 @@ export class EndingRules {
     return fields
   }
 
-  /** An owner may have put anything there. */
+  /** The name of its step. An owner may have put anything there. */
   private stepName(held: Held): string | null {
     const step: unknown = held.document[this.progress]?.step
     return typeof step === 'string' ? cut(step, 'stepName') : null
@@ -289,8 +289,8 @@ export class EndingRules {
 }
 
 /**
- * What of an earlier question goes on in this one.
- * @throws InvalidOutcome for one that somebody has answered: it would be asked for ever
+ * Counts how often a question was asked, and keeps an earlier one that is still open.
+ * @throws InvalidOutcome for one that has been answered: it would be asked forever
  */
 function askedBefore(
   asked: Asked | undefined,
@@ -306,7 +306,7 @@ function askedBefore(
   )
 }
 
-/** JavaScript may have given it anything; a pause of years would be no pause any more. */
+/** The reason and the pause of an Unavailable. JavaScript may have given it anything; a pause of years would no longer be a pause. */
 function unavailable(error: Unavailable): { reason: string; forMs: number | null } {
   const given: unknown = tried(() => error.reason)
   const reason = cut(textOf(given, ''), 'reason') || 'unavailable'
@@ -314,10 +314,10 @@ function unavailable(error: Unavailable): { reason: string; forMs: number | null
   return { reason, forMs: typeof forMs === 'number' && forMs >= 0 ? Math.min(forMs, LONGEST_PAUSE_MS) : null }
 }
 
-/** Any other value means nothing here, and is the owner's. */
+/** True for a state. Any other value means nothing here, and is the owner's. */
 const isState = (state: unknown): boolean => typeof state === 'string' || state === null
 
-/** What a kind of end removes from some documents, and sets in others. */
+/** True if an ending sets a field. Its kind removes the field from some documents, and sets it in others. */
 function isSetBy(end: EndKind, field: string): boolean {
   if (field === 'awaits') return end.kind === 'wait' && end.awaits !== undefined
   if (field === 'waitingOn') return end.kind === 'wait' && end.on !== undefined

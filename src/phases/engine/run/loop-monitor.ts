@@ -3,23 +3,23 @@ import type { Environment } from '../context/environment.js'
 import { RateLimit } from '../report/rate-limit.js'
 
 export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {
-  /** The event loop counts as blocked when it doesn't turn for this long. 0: not monitored. */
+  /** The time without a turn after which the event loop counts as blocked. 0: not monitored. */
   readonly limitMs: number
-  /** How long this thread has waited for a processor so far. Default: what the system counts. */
+  /** The time that this thread has waited for a processor so far. Default: the system's count. */
   readonly cpuWait?: (() => number) | undefined
 }
 
-/** How often at most each handler that is known for sure is logged, and all others together; observers are notified each time. */
+/** The least time between log lines about each handler that is known for sure, and about all others together. Observers are notified each time. */
 const LOG_EVERY_MS = 60_000
 
 /**
- * What the handlers of one phase did since the last beat. A step costs it two counts and two looks at the clock (0.4 us,
- * measured); to follow each handler through its awaits (async_hooks) costs more than the step itself.
+ * The activity of one phase's handlers since the last beat. A step costs it two counts and two looks at the clock (0.4 us, measured); to follow each
+ * handler through its awaits (async_hooks) costs more than the step itself.
  */
 export class PhaseActivity {
-  /** Since the last beat: how long its longest call ran before it first waited for something. */
+  /** The time that its longest call since the last beat ran before it first waited for something. */
   longestCallMs = 0
-  /** Since the last beat: a step was running. */
+  /** True if a step was running since the last beat. */
   ran = false
   private running = 0
 
@@ -37,7 +37,7 @@ export class PhaseActivity {
     this.running -= 1
   }
 
-  /** Calls a handler, and sees how long it keeps the event loop until its first await. */
+  /** Calls a handler, and measures how long it keeps the event loop until its first await. */
   call<T>(handler: () => T): T {
     const startedMs = this.clock.monotonicMs()
     try {
@@ -48,7 +48,7 @@ export class PhaseActivity {
     }
   }
 
-  /** A new stretch begins. */
+  /** Begins a new stretch. */
   reset(): void {
     this.longestCallMs = 0
     this.ran = this.running > 0
@@ -86,7 +86,7 @@ export class LoopMonitor {
     this.watch?.stop()
   }
 
-  /** The longest time in which the event loop didn't turn since this was last asked, in whole milliseconds; undefined: it isn't watched. */
+  /** Returns the longest time without a turn of the event loop since the last call, in whole milliseconds; undefined: it isn't watched. */
   takeLongestMs(): number | undefined {
     if (!this.watch) return undefined
     const { longestMs } = this.watch
@@ -116,7 +116,7 @@ export class LoopMonitor {
       if (this.isDue('no processor')) logger.warn(message, { ms, withoutCpuMs })
     } else if (by.length === 0) {
       if (this.isDue('none')) logger.debug(`${blocked}, while no step of this replica ran`, { ms })
-      // Several aren't told apart by name: nearly every time it is another set of handlers.
+      // Several aren't distinguished by name: nearly every time it is another set of handlers.
     } else if (this.isDue(certain ? names : 'one of several')) {
       const how = certain ? `by the handler of ${names}` : `while steps of ${names} ran`
       const advice =

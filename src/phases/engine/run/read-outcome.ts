@@ -9,7 +9,7 @@ import { isMadeBy, isUnmarked, RESERVED_FIELDS, requireOptions } from '../../out
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
+/** An outcome whose fields have all been checked: handlers may be JavaScript, or have used `any`. */
 export type ReadOutcome =
   | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
   | {
@@ -39,8 +39,8 @@ const ARGUMENTS = {
 const DOCUMENT_LIMIT = 16 * 1024 * 1024
 
 /**
- * What a handler returned, checked at run time.
- * @throws InvalidOutcome that says what was expected and what came; nothing is stored then
+ * Reads the outcome that a handler returned, and checks it at run time.
+ * @throws InvalidOutcome with the expected and the given value; nothing is stored then
  */
 export function readOutcome(value: unknown, run: object, phase: Phase, progressField: string): ReadOutcome {
   const notAnOutcome = (what: string) =>
@@ -134,7 +134,7 @@ function readAsk({ question, options, to, timeout, onTimeout }: Record<string, u
   return { question: asked, forMs }
 }
 
-/** Different ones, so that each has a meaning of its own. */
+/** Reads a list of different texts, so that each has a meaning of its own. */
 function readTexts(value: unknown, name: string): readonly string[] {
   if (value === undefined) return []
   const isText = (one: unknown) => typeof one === 'string' && one !== '' && one.length <= LONGEST_OPTION
@@ -149,7 +149,7 @@ function readTexts(value: unknown, name: string): readonly string[] {
 const RESERVED: ReadonlySet<string> = new Set(RESERVED_FIELDS.filter((name) => name !== 'progress'))
 
 /**
- * The owner's fields that an outcome or a checkpoint stores.
+ * Reads the owner's fields that an outcome or a checkpoint stores.
  * @throws InvalidOutcome for fields that are not the owner's, names and values that can't be stored as they are
  */
 export function readSet(set: unknown, progressField: string): Fields | undefined {

@@ -7,9 +7,9 @@ import type { Held } from '../lease/held.js'
 import type { Ending } from './ending-rules.js'
 
 /**
- * Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. An error there is a bug in
- * code, or a document that nobody goes on with; what a handler decided, or will try again, is a warning.
- * @param token under which it was recorded
+ * Reports the end of each step: to the observer and, where a person should know, to the log, which is bounded. An error there is a bug in code, or a
+ * document that no replica goes on with. A decision of a handler, or an error that is tried again, is a warning.
+ * @param token the token of the record
  */
 export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending, token: string): void {
   const { end, ms } = ending

@@ -48,15 +48,15 @@ import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
 import type { Awaits } from './step-waits.js'
 
-/** So many are inserted by one command, and in so many bytes. */
+/** The most documents that one command inserts, and the most bytes. */
 const MOST_AT_ONCE = 500
 const MOST_BYTES = 4 * 1024 * 1024
-/** Each list stands in its parent: for ever, so that it is inserted once. */
+/** The most lists of a document. Each is kept in its parent forever, so that it is inserted once. */
 const MOST_LISTS = 100
-/** More at once are no handler's business. */
+/** The most children that a handler reads: more are none of its business. */
 const MOST_DOCUMENTS = 1_000
 
-/** The worst state of a child is what its parent is counted by. */
+/** The kind of wait that a parent is counted by, for the worst state of a child. */
 const ON_WORST: Readonly<Record<ChildState, string>> = {
   parked: 'parked-child',
   failed: 'failed-child',
@@ -65,7 +65,7 @@ const ON_WORST: Readonly<Record<ChildState, string>> = {
   succeeded: 'children',
 }
 
-/** What a write in the middle of a step stores of children. */
+/** The fields about children that a write in the middle of a step stores. */
 export interface NewLists {
   readonly children?: readonly ChildList[]
   readonly childrenFrom?: number
@@ -89,7 +89,7 @@ export class StepChildren {
 
   constructor(private readonly run: ParentRun) {}
 
-  /** One after the other: each stores all lists, with those that it has found. */
+  /** Runs calls one after the other: each stores all lists, with those that it has found. */
   private inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.turns.then(work)
     this.turns = done.catch(() => undefined)
@@ -97,10 +97,12 @@ export class StepChildren {
   }
 
   /**
-   * Inserts each list once. Invariants: a child is inserted only while this step holds its parent; its `_id` is the same however often the step
-   * is tried; once the list's number is stored under the step's token, nothing of it is inserted again. Before the first is inserted the document
-   * has stored the fence from which children are its own: so a step that is tried again tells those of the step before it from those of a former
-   * document with its `_id`.
+   * Inserts each list once.
+   *
+   * Invariants: a child is inserted only while this step holds its parent. Its `_id` is the same however often the step is tried. Once the list's
+   * number is stored under the step's token, none of its children is inserted again. Before the first is inserted, the document has stored the lowest
+   * fence of its own children. So a step that is tried again can distinguish the children of the step before it from those of a former document with
+   * its `_id`.
    */
   insert(given: readonly Child[], options: unknown): Promise<void> {
     return this.inTurn(() => this.insertNow(given, options))
@@ -162,12 +164,13 @@ export class StepChildren {
   }
 
   /**
-   * Takes children down, each by its own lifecycle where that has a rule for this; says how many are left. Lists that were named are forgotten when
-   * none of theirs is there any more, under the step's token; so a step that is tried again has as many left, or nothing to do.
+   * Takes children down, each by its own lifecycle where that has a rule for this; returns the number that are left. Lists that were named are
+   * forgotten once all their children are gone, under the step's token. So a step that is tried again has the same children left, or nothing to do.
    *
-   * Invariants: none is left that a step of this document has inserted, be it that a crash came before it could store their list. So before it says so
-   * it looks at all lifecycles of children. A step that has lost its document removes nothing that a later holder has inserted, however late its
-   * command is executed: those have a higher fence. (Where the server's clock was set back and the parent made anew, it waits until that is made up.)
+   * Invariants: no child is left that a step of this document has inserted, even if a crash came before it could store their list. So it looks at all
+   * lifecycles of children before it reports that none is left. A step that has lost its document removes no child that a later holder has inserted,
+   * however late its command is executed: those have a higher fence. (Where the server's clock was set back and the parent made anew, it waits until
+   * the clock has caught up.)
    */
   remove(options: unknown): Promise<ChildrenRemoved> {
     return this.inTurn(() => this.removeNow(options))
@@ -195,7 +198,7 @@ export class StepChildren {
     return { done: left === 0, left, text: `${left} ${left === 1 ? 'child is' : 'children are'} left` }
   }
 
-  /** Lifecycles of which it has children, and no list. */
+  /** The lifecycles that have children of it, and no list. */
   private async unlisted(listed: ReadonlySet<string>, lists: readonly string[] | undefined): Promise<string[]> {
     const { relatives } = this.run.env
     const others = (await relatives.childLifecycles()).filter((name) => !listed.has(name))
@@ -223,7 +226,7 @@ export class StepChildren {
       await removeChildren(theirs, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
     }
     if (isTakenDown || of.telling) relatives.inserted([model])
-    // Of lists that may be inserted again nothing may be there, be it only to be told.
+    // Lists that may be inserted again must have no child there, not even one with undelivered callbacks.
     if (lists) return countChildrenBut({ ...of, telling: undefined }, [])
     return countChildrenBut(of, isTakenDown ? final : [])
   }
@@ -241,12 +244,12 @@ export class StepChildren {
     return sumOf(all)
   }
 
-  /** As far as this document has inserted them, not a former one with its `_id`. */
+  /** The children that this document has inserted, not a former one with its `_id`. */
   private ownOf(model: LifecycleModel): ChildrenOf {
     return this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }, this.fromFence)
   }
 
-  /** This step's if it has inserted none before; undefined: a version inserted some that didn't store it. */
+  /** The lowest fence of its own children: this step's, if it has inserted none before. Undefined: a version inserted some that didn't store it. */
   private get fromFence(): number | undefined {
     const { progress, fence } = this.run
     return childrenFromIn(progress) ?? (childListsIn(progress).length === 0 ? fence : undefined)
@@ -313,7 +316,7 @@ export class StepChildren {
     )
     const found = new Map(stored.map((one) => [idKey(one['_id']), parentIn(one[progress])]))
     for (const { _id, [progress]: own } of documents) {
-      // Nothing was there, and nothing was inserted: somebody else holds the parent.
+      // Nothing was there, and nothing was inserted: another replica holds the parent.
       if (!found.has(idKey(_id))) throw this.leaseLost()
       const there = found.get(idKey(_id))
       if (!isSame(there, own.parent)) throw new ChildExists(model.name, _id, whoseIs(there))

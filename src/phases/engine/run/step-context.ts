@@ -20,7 +20,7 @@ import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
 
-/** What a handler sees of its run. Its getters read the run, so that nothing is made that a handler doesn't use. */
+/** The step as its handler sees it. Its getters read the run, so that no part is made that a handler doesn't use. */
 export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsThreads {
   readonly #run: StepRun
   #progress: Progress | undefined
@@ -49,7 +49,7 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
   get answer(): StepAnswer | undefined {
     return this.#run.asked?.answer
   }
-  /** A copy, as the document is: what a handler does to it must not reach the engine. */
+  /** A copy, like the document: a handler's changes to it must not reach the engine. */
   get progress(): Progress {
     this.#progress ??= deepCopy(this.#run.progress)
     return this.#progress
@@ -85,7 +85,7 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
     return this.#run.waitFor(target, options)
   }
 
-  /** For a handler that was made by `thread(...)`. */
+  /** Runs a handler that was made by `thread(...)`. */
   [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
     return this.#run.inThread(declaration, document, this)
   }

@@ -12,23 +12,23 @@ import { type Awaits, waitFor } from './step-waits.js'
 /** Stores fields under the token and changes it; false: the lease is lost. */
 export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>, also?: NewLists) => Promise<boolean>
 
-/** How a handler came to its end. */
+/** The way that a handler came to its end. */
 export type Settled =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
-  /** Given up: it went on after its signal had aborted, for longer than anybody may wait. */
+  /** Given up: it went on after its signal had aborted, for longer than any caller may wait. */
   | { readonly kind: 'abandoned' }
 
 export interface StepCalls<Result> {
   /** Calls the handler. */
   readonly call: () => unknown
-  /** What its end comes to. */
+  /** Turns its end into the result. */
   readonly ended: (settled: Settled) => Result
   /** Called when a handler that was given up ends after all. */
   readonly late: () => void
 }
 
-/** Rounds of the lease guard that a handler has at least between the abort of its signal and being given up. */
+/** The rounds of the lease guard that a handler has at least between the abort of its signal and being given up. */
 const GRACE_ROUNDS = 3
 
 /** One run of one handler: its signal, its clock, and its end. */
@@ -36,18 +36,18 @@ export class StepRun implements CurrentStep {
   /** The fence of this step; a checkpoint leaves it alone. */
   readonly fence: number
   aborted: StepAborted | undefined
-  /** When it was made. */
+  /** The monotonic time when it was made. */
   private readonly madeAtMs: number
   private startedAtMs: number
   private waitsForThread = false
   private question: { readonly asked: Asked | undefined } | undefined
-  /** What the document waits for if the handler returns a wait: what it has found undecided last. */
+  /** The condition that ends the sleep if the handler returns a wait: the last one that it found undecided. */
   awaits: Awaits | undefined
   private itsChildren: StepChildren | undefined
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
   private over = false
-  /** Since when it is known to be past its time, and how often it was found so. */
+  /** The time when it was first found to be past its time, and the number of rounds that found it so. */
   private overtime: { readonly sinceMs: number; rounds: number } | undefined
 
   constructor(
@@ -61,7 +61,7 @@ export class StepRun implements CurrentStep {
     this.fence = held.lease.fence
   }
 
-  /** What log lines say about it. */
+  /** The fields of its log lines. */
   get about() {
     const { lease, phase } = this.held
     return { lifecycle: this.env.model.name, id: lease.id, phase: phase.name, token: lease.token }
@@ -70,7 +70,7 @@ export class StepRun implements CurrentStep {
     return this.held.document[this.env.model.settings.progress] ?? {}
   }
 
-  /** What was asked, and what became of it: as the handler sees it, so is it judged. */
+  /** The question and its answer: it is judged just as the handler sees it. */
   get asked(): Asked | undefined {
     const { serverNow, serverClock } = this.env
     this.question ??= { asked: askedIn(this.progress, serverNow, () => serverClock.deadlineHold()) }
@@ -83,7 +83,7 @@ export class StepRun implements CurrentStep {
     return this.itsChildren
   }
 
-  /** For a handler that waits for another document. */
+  /** Waits for another document, for a handler. */
   waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
     return waitFor(this, target, options)
   }
@@ -101,7 +101,7 @@ export class StepRun implements CurrentStep {
     return waitedMs(this.held, model.settings.progress, madeAt)
   }
 
-  /** 0 as long as it waits for a thread: its step timeout doesn't count that. */
+  /** The time that the handler ran; 0 as long as it waits for a thread: its step timeout doesn't count that. */
   ranMs(): number {
     if (this.waitsForThread) return 0
     return this.env.clock.monotonicMs() - this.startedAtMs
@@ -138,8 +138,8 @@ export class StepRun implements CurrentStep {
   }
 
   /**
-   * Runs the handler to its end, or until it is given up. One promise, and no other between the handler's and its ending: with a
-   * race of several a step costs 21 us of CPU instead of 16 (measured).
+   * Runs the handler to its end, or until it is given up. There is one promise, and no other between the handler's and its ending: with a race of
+   * several a step costs 21 us of CPU instead of 16 (measured).
    */
   settle<Result>({ call, ended, late }: StepCalls<Result>): Promise<Result> {
     return new Promise((resolve, reject) => {
@@ -154,7 +154,7 @@ export class StepRun implements CurrentStep {
       }
       this.giveUp = end
       const threw = (error: unknown) => end({ kind: 'threw', error })
-      // A handler in JavaScript may throw at once, or return no promise.
+      // A handler in JavaScript may throw synchronously, or return no promise.
       try {
         Promise.resolve(call()).then((value) => end({ kind: 'returned', value }), threw)
       } catch (error) {
@@ -171,10 +171,10 @@ export class StepRun implements CurrentStep {
     if (isGivenUp && !this.over) this.giveUp?.({ kind: 'abandoned' })
   }
 
-  /** Whatever is asked for while the step runs is stored, in that order, and before its outcome. */
+  /** Stores fields while the step runs: in the order of the calls, and before its outcome. */
   checkpoint(set: OwnFields<Record<string, unknown>>, also?: NewLists): Promise<void> {
     const stored = this.store(set, also)
-    stored.catch(() => undefined) // the handler's to catch; one that doesn't wait for it must not end the process
+    stored.catch(() => undefined) // the handler catches it; one that doesn't await it must not end the process
     return stored
   }
 

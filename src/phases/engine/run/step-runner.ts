@@ -16,13 +16,13 @@ export interface StepRunnerOptions {
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
   readonly capacities: Capacities
-  /** By phase: what records its steps, where handlers run on the event loop. */
+  /** The activities that record a phase's steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
 }
 
 /** Runs handlers, each to its end or until it is given up. */
 export class StepRunner {
-  /** Handlers that were given up and still run. */
+  /** The number of handlers that were given up and still run. */
   abandonedCount = 0
 
   constructor(
@@ -30,7 +30,7 @@ export class StepRunner {
     private readonly options: StepRunnerOptions,
   ) {}
 
-  /** One step of a document: how it ended, by its handler or without one. */
+  /** Runs one step of a document, and returns its ending, by its handler or without one. */
   run(held: Held): Ending | Promise<Ending> {
     const { endings, capacities, activities, threads, checkpoint } = this.options
     const early = endings.withoutHandler(held)
@@ -53,7 +53,7 @@ export class StepRunner {
     })
   }
 
-  /** With a copy: what a handler does to the object that it was given must not reach the next step. */
+  /** Calls the handler with a copy: its changes to the object must not reach the next step. */
   private callHandler(held: Held, run: StepRun, activity: PhaseActivity | undefined): Promise<unknown> {
     const call = () => this.options.handlers[held.phase.name]!(deepCopy(held.document), new StepContext(run))
     return activity ? activity.call(call) : call()

@@ -27,18 +27,20 @@ import type { Progress } from '../../step/step.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
 
-/** A document whose step runs just now may move without knowing who waits for it: the usual back-off, which begins with a second,
- * takes the place of a longer recheck. */
+/**
+ * The longest recheck for a document that is held. Its running step may move it without knowing its waiters, so the usual back-off, which begins with
+ * a second, replaces a longer recheck.
+ */
 const RECHECK_OF_HELD_MS = 5_000
-/** How far a chain of documents that wait for each other is followed. */
+/** The most hops to follow in a chain of documents that wait for each other. */
 const MOST_HOPS = 20
 
-/** What a step has found undecided: its document sleeps until it is, or until it has to look again. */
+/** A condition that a step has found undecided: its document sleeps until it is decided, or until it has to look again. */
 export interface Awaits {
   readonly stored: StoredAwaits
-  /** By which it is counted, unless its handler says otherwise. */
+  /** The kind of wait that it is counted by, unless its handler names another. */
   readonly on: string
-  /** null: as any other wait. */
+  /** The time until it looks again; null: as for any other wait. */
   readonly recheckMs: number | null
 }
 
@@ -50,8 +52,8 @@ interface WaitingRun {
 }
 
 /**
- * Waits for another document's phase. The other one is told who waits for it before it is looked at, so either this step sees the move, or the move
- * sees the waiter; only a step of the other one that runs already doesn't know.
+ * Waits for another document's phase. The waiter is added to the other document before that is read, so either this step sees the move, or the move
+ * sees the waiter. Only a step of the other one that is already running misses it.
  */
 export async function waitFor(run: WaitingRun, target: unknown, options: unknown): Promise<Reached> {
   run.awaits = undefined
@@ -100,7 +102,7 @@ async function modelOf({ env }: WaitingRun, lifecycle: string): Promise<Lifecycl
   )
 }
 
-/** As a majority has it: a phase that is undone lets nobody go on. */
+/** Reads a document as a majority has it: a phase that is undone must not let a waiter go on. */
 async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Promise<Document | undefined> {
   const { progress } = model.settings
   const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1, [`${progress}.childrenFrom`]: 1 }
@@ -110,11 +112,11 @@ async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Pr
       .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...COMMITTED, ...how })
       .toArray(),
   )
-  // One that is removed is there only until its callbacks have been told.
+  // A removed one is there only until its callbacks are delivered.
   return isRemovedPhase(found?.['phase']) ? undefined : found
 }
 
-/** The way from a document to itself, if what it wants to wait for waits for it: through other waits, or as a parent for its children. */
+/** The way from a document to itself, if the document that it would wait for waits for it: through other waits, or as a parent for its children. */
 async function circleTo(
   run: WaitingRun,
   self: DocumentName,

@@ -45,7 +45,7 @@ export interface StartChecksOptions {
   readonly terms: (model: LifecycleModel) => Terms
 }
 
-/** What `Replica.prepare` does, and throws. */
+/** Runs all checks of `Replica.prepare`, and throws its errors. */
 export async function checkAtStart(env: Environment, options: StartChecksOptions): Promise<void> {
   const { registry } = options
   const { db, lifecycles, indexes } = options.replica
@@ -64,7 +64,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await checkQueryPlans(env, options)
 }
 
-/** With another definition the program is another: what its bugs have parked gets another go, once for all replicas. */
+/** Retries documents that a bug has parked. With another definition the program is another: they get another go, once for all replicas. */
 async function retryBugs({ logger }: Environment, options: StartChecksOptions, model: LifecycleModel): Promise<void> {
   const { name, collection } = model
   const documents = protocolCollection<Document>(options.replica.db, collection)
@@ -95,14 +95,17 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
   }
 }
 
-/** Without the doorbell's documents wait for the tick, and without those on `phaselock.replicas` nobody sees this one there; without any other something would fail at each tick. */
+/**
+ * Checks the user's rights. Without the doorbell's, documents wait for the tick; without those on `phaselock.replicas`, people don't see this replica
+ * there. Without any other, something would fail at each tick.
+ */
 async function requireRights(
   { logger }: Environment,
   { db, lifecycles, indexes, doorbell, beatEvery }: ReplicaSettings,
 ) {
   const creates = indexes === 'create'
   const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
-    // Documents that are removed with something to tell are deleted by who tells it.
+    // Removed documents with undelivered events are deleted by the replica that delivers them.
     const isFinal = ({ kind }: { readonly kind: string }) => kind === 'final'
     const removes = model.settings.callbacks !== undefined || [...model.phases.values()].some(isFinal)
     const actions = ['find', 'listIndexes', 'update', ...(creates ? ['createIndex'] : [])]
@@ -129,7 +132,7 @@ async function requireRights(
 }
 
 /**
- * Creates the indexes, or with `check`, for users without DDL rights, reads whether all that a replica would create is there.
+ * Creates the indexes. With `check`, for users without DDL rights, it only reads if all that a replica would create is there.
  * @throws MissingIndexes with the commands to paste
  */
 async function provideIndexes({ db, lifecycles, indexes }: ReplicaSettings, names: readonly string[], logger: Logger) {

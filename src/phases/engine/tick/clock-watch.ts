@@ -20,14 +20,17 @@ import type { Environment } from '../context/environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import { RateLimit } from '../report/rate-limit.js'
 
-/** A replica announces itself every 50 s: one that is gone may have taken leases for a little longer than its last announcement tells. */
+/**
+ * The time by which leases may be later than their replica's last announcement. A replica announces itself every 50 s: one that is gone may have
+ * taken leases for a little longer than that.
+ */
 const UNSEEN_MS = 120_000
 
 export interface ClockWatchOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {
   readonly db: Db
   readonly holdMs: number
   readonly liveReplicas: LiveReplicas
-  /** Of each of the replica's lifecycles. */
+  /** The replica's lifecycles, with the terms in force for each. */
   readonly lifecycles: () => readonly { readonly model: LifecycleModel; readonly terms: () => Terms }[]
 }
 
@@ -39,21 +42,22 @@ interface StoredStep {
 }
 
 /**
- * What a replica does about a step of the server's clock (docs/lock-protocol.md, "When the server's clock steps").
+ * A replica's reaction to a step of the server's clock (docs/lock-protocol.md, "When the server's clock steps").
  *
- * Forward: it holds back what only the step has made due until the step has lasted, and tells replicas that start meanwhile. Back: leases
- * from the future begin anew, of documents and of their outboxes. A replica that starts after a step back detects it by what was stored before.
+ * Forward: it holds back documents that only the step has made due until the step has lasted, and stores the step for replicas that start in the
+ * meantime. Back: leases from the future begin anew, of documents and of their outboxes. A replica that starts after a step back detects it from
+ * times that were stored before.
  */
 export class ClockWatch {
-  /** To be given every server time that is read. */
+  /** The steps of the clock. To be given every server time that is read. */
   readonly steps: ClockSteps
   private readonly lifecycles: Collection<Document & { _id: string }>
   private forward: ClockStep | undefined
-  /** Server time: no lease from before a step back is later. */
+  /** The server time that no lease from before a step back is later than. */
   private back: Date | undefined
-  /** What was stored before a step that has been dealt with. */
+  /** The latest time stored before a step that has been dealt with. */
   private known: Date | undefined
-  /** For a clock that steps again and again; observers are notified of each step. */
+  /** The bound of log lines for a clock that steps again and again; observers are notified of each step. */
   private readonly lines: RateLimit
 
   constructor(private readonly options: ClockWatchOptions) {
@@ -64,13 +68,13 @@ export class ClockWatch {
   }
 
   /**
-   * Deals with what was found since the last look, and by that look. What fails is retried with the next one.
-   * @throws what the driver throws
+   * Deals with steps found since the last look, and by that look. Failures are retried with the next one.
+   * @throws the driver's errors
    */
   async serve(found: LookResult): Promise<void> {
     if (!found.now) return
     this.readStored(found, found.now)
-    // Another step may be seen meanwhile.
+    // Another step may be seen in the meantime.
     const { forward, back } = this
     if (forward) await this.tellOthers(forward)
     if (this.forward === forward) this.forward = undefined
@@ -146,7 +150,7 @@ export class ClockWatch {
   }
 }
 
-/** A step that hasn't been dealt with yet is dealt with together with the next one. */
+/** The later of two dates. A step that hasn't been dealt with yet is dealt with together with the next one. */
 const laterOf = (before: Date | undefined, date: Date): Date => (before && before > date ? before : date)
 
 const isStored = (step: Partial<StoredStep> | undefined): step is StoredStep =>

@@ -7,12 +7,12 @@ import type { ReplicaSettings } from '../options/check-options.js'
 import type { DoorbellStatus } from '../options/replica-options.js'
 import { RateLimit } from '../report/rate-limit.js'
 
-/** The tick reports a cut connection, as it fails too; the doorbell reports it only if it doesn't come back (after 8 s). */
+/** The failures after which the doorbell reports a cut connection (after 8 s): the tick reports it already, because it fails too. */
 const PATIENCE = 5
-/** With fewer connections than this a listener on the work's own client would be in the way of the work. */
+/** The least pool for listening: with fewer connections a listener on the work's own client would be in the way of the work. */
 const LEAST_POOL = 5
 
-/** Connects a replica to the doorbell: it claims or looks for what it hears of at once, and rings for what it can't take. */
+/** Connects a replica to the doorbell: it claims or looks immediately for documents that it hears of, and rings for those it can't take. */
 export class DoorbellLink {
   private readonly doorbell: Doorbell | undefined
   private listening: Listener | undefined
@@ -21,7 +21,7 @@ export class DoorbellLink {
   private isTold = false
   private readonly failuresTold: RateLimit
 
-  /** @param look looks at everything, after whatever look is under way */
+  /** @param look looks at everything, after any look that is under way */
   constructor(
     private readonly env: Environment,
     private readonly replica: ReplicaSettings,
@@ -42,7 +42,7 @@ export class DoorbellLink {
     return this.hearing.listening ? this.hearing.kind : 'deaf'
   }
 
-  /** Does nothing where it would have to listen on the work's own client and that has a small pool. */
+  /** Starts to listen. Does nothing where it would have to listen on the work's own client and that has a small pool. */
   listen(): void {
     const { db, doorbellDb } = this.replica
     if (!doorbellDb && poolSizeOf(db) < LEAST_POOL) return
@@ -50,12 +50,14 @@ export class DoorbellLink {
     this.listening ??= this.doorbell?.listen(names, (ring) => this.act(ring))
   }
 
-  /** For other replicas: this one has no room. Only one that listens rings: one that its caller ticks is alone with that caller. */
+  /**
+   * Rings for other replicas, because this one has no room. Only a replica that listens rings: one that its caller ticks is alone with that caller.
+   */
   ring(ring: Ring): void {
     if (this.listening) this.doorbell?.ring(ring)
   }
 
-  /** Stops listening; what it has rung is sent. */
+  /** Stops listening, and sends the last rings. */
   async stop(): Promise<void> {
     await Promise.all([this.listening?.stop(), this.listening && this.doorbell?.flush()])
     this.listening = undefined
@@ -92,7 +94,7 @@ export class DoorbellLink {
   }
 }
 
-/** Anything but an answer of the server. */
+/** True for anything but an answer of the server. */
 const isOutage = (error: unknown): boolean =>
   !(error instanceof DoorbellUnavailable) && typeof (error as { code?: unknown } | undefined)?.code !== 'number'
 

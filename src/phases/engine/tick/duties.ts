@@ -17,38 +17,41 @@ import { workingPhases } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 
-/** The duty that finds what nobody takes in a lifecycle; each has its own, as no replica need run all of them. */
+/** The duty that finds unclaimed documents of a lifecycle; each lifecycle has its own, because a replica need not run all of them. */
 export const SWEEP = 'sweep of '
-/** The duty that finds lifecycles which no replica looks after. */
+/** The duty that finds lifecycles without replicas. */
 export const UNHANDLED = 'lifecycles without replicas'
-/** A duty that nobody has begun for so long is gone, as is a lifecycle's sweep with the lifecycle. */
+/** The time after which a duty that no replica has begun is removed, such as a lifecycle's sweep with the lifecycle. */
 const DUTY_KEPT_MS = 3_600_000
 const LEFT_BEHIND_EVERY_MS = 600_000
 const OLD_EVENTS_EVERY_MS = 600_000
-/** As long as what a look has shown. */
+/** The time that a look's result is valid. */
 const VALID_MS = 5_000
-/** A replica has then had time to claim what it found. */
+/** The time until the first duties: a replica has then had time to claim the documents that it found. */
 const FIRST_AFTER_MS = 30_000
-/** A lifecycle whose entry no replica has stamped for so long has none. */
+/** The time without a replica's stamp after which a lifecycle has no replica. */
 const UNHANDLED_AFTER_MS = 300_000
-/** Of what was taken at once nothing more is begun after this: it is given back, and taken anew if it is still due. */
+/** The time of a shift. Duties of the shift that haven't begun by its end are given back, and taken anew if they are still due. */
 const SHIFT_MS = 10_000
 const UNAUTHORIZED = 13
 
-/** Why nobody has claimed what has been due for over a minute: `limit`: it waits for a slot; `busy`: replicas have no room, or it refuses. */
+/**
+ * The reason why documents that are due for over a minute aren't claimed. `limit`: they wait for slots; `busy`: replicas have no room, or they refuse
+ * writes.
+ */
 export type Unclaimed = 'paused' | 'limit' | 'busy'
 
-/** What the sweep of a lifecycle has found; see `phaselock status`. Each number is at most 10,000. */
+/** The findings of a lifecycle's sweep; see `phaselock status`. Each number is at most 10,000. */
 export interface SweptLifecycle {
-  /** Its name. */
+  /** The lifecycle's name. */
   readonly lifecycle: string
-  /** Documents that have been due for over a minute, by phase. */
+  /** The number of documents that have been due for over a minute, by phase. */
   readonly overdue: readonly { readonly phase: string; readonly documents: number; readonly why: Unclaimed }[]
-  /** Of these, those that were left by a holder whose lease has run out. */
+  /** The number of these that were left by a holder whose lease has run out. */
   readonly orphans: number
-  /** Documents that wait, by what for, as `on` of their `step.wait` says; '-': it doesn't. */
+  /** The number of documents that wait, by the kind of thing, from `on` of their `step.wait`; '-': none is named. */
   readonly waiting: readonly { readonly on: string; readonly documents: number }[]
-  /** Documents that wait for an answer. */
+  /** The number of documents that wait for an answer. */
   readonly asking: number
 }
 
@@ -60,7 +63,7 @@ export interface DutiesOptions {
   readonly serverNow: () => Date
   readonly serverClock: Pick<ServerClock, 'hold'>
   readonly running: () => readonly RunningLifecycle[]
-  /** 0: it does none. */
+  /** The interval of sweeps; 0: it does none. */
   readonly sweepEveryMs: number
 }
 
@@ -68,17 +71,18 @@ interface DutyToDo {
   readonly name: string
   readonly everyMs: number
   readonly run: () => Promise<object>
-  /** Whether it is about anything. Default: it is. */
+  /** True if there is anything to do. Default: true. */
   readonly isNeeded?: () => boolean
 }
 
 /**
- * What one replica does now and then for all: at most one does a duty within its interval, as its document in `phaselock.duties` says. Nothing
- * waits for a duty, and nothing depends on it: one that fails is done again after its interval, and its document says why it failed.
+ * The duties that one replica does now and then for all: at most one does a duty within its interval, by the document of the duty in
+ * `phaselock.duties`. No other work waits for a duty or depends on it: one that fails is done again after its interval, and its document says why it
+ * failed.
  */
 export class Duties {
   private readonly nextAtMs = new Map<string, number>()
-  /** No duty is due before this; asked at each tick. */
+  /** The monotonic time before which no duty is due; asked at each tick. */
   private soonestMs = 0
   private readonly ofAll: readonly DutyToDo[]
   private current: Promise<void> | undefined
@@ -103,7 +107,7 @@ export class Duties {
     ]
   }
 
-  /** Does what is due, one after the other. Returns at once. */
+  /** Does the duties that are due, one after the other. Returns immediately. */
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
     if (this.current || now < this.soonestMs) return
@@ -129,8 +133,8 @@ export class Duties {
   }
 
   /**
-   * Does those that no other replica has done within their intervals. Never rejects: what isn't the server's answer is an outage, which the tick
-   * reports; of a missing right the start has told.
+   * Does those that no other replica has done within their intervals. Never rejects: an error that isn't the server's answer is an outage, which the
+   * tick reports. A missing right was reported at the start.
    */
   async runAll(duties = this.duties()): Promise<void> {
     try {
@@ -141,8 +145,8 @@ export class Duties {
   }
 
   /**
-   * Takes some duties at once, and does them one after the other. Those that take long together, or a process that stood still, keep the last of them
-   * from nobody, and do none that another replica has taken meanwhile.
+   * Takes some duties at the same time, and does them one after the other. If they take long together, or the process stood still, the last of them
+   * are open to other replicas again. Duties that another replica has taken in the meantime are not done.
    * @returns those that it has given back
    */
   private async runShift(duties: readonly DutyToDo[]): Promise<readonly DutyToDo[]> {
@@ -185,8 +189,8 @@ export class Duties {
   }
 
   /**
-   * Duties that are no longer done, and limits of keys: none of these by a forward step of the server's clock that isn't confirmed, or that no
-   * look has seen yet, as their slots may be in use.
+   * Removes duties that are no longer done, and limits of keys. A forward step of the server's clock that isn't confirmed, or that no look has seen
+   * yet, removes no limit, because its slots may be in use.
    */
   private async forgetLeftBehind(): Promise<{ removed: number }> {
     const { db, running, serverClock, serverNow } = this.options
@@ -196,7 +200,7 @@ export class Duties {
     return { removed: await forgetOldKeys(db, new Date(serverNow().getTime() + VALID_MS)) }
   }
 
-  /** What has expired the server removes; this is about those of lifecycles with more than they keep. */
+  /** Removes events of lifecycles with more than they keep; the server removes expired ones. */
   private async forgetEvents(): Promise<{ removed: number }> {
     const { db, running } = this.options
     let removed = 0

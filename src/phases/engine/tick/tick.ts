@@ -7,10 +7,10 @@ import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import type { ClockWatch } from './clock-watch.js'
 
-/** How often the look also asks about documents that nobody would find otherwise; they have no command of their own. */
+/** The interval after which the look also asks about documents that no look would find otherwise; they have no command of their own. */
 const CHORES_EVERY_MS = 60_000
 
-/** What a tick does: one look over all lifecycles, and for each what it calls for. */
+/** The work of a tick: one look over all lifecycles, and for each the work that the look calls for. */
 export class Tick {
   private choresAtMs = Number.NEGATIVE_INFINITY
 
@@ -23,10 +23,10 @@ export class Tick {
     private readonly clock: Clock,
   ) {}
 
-  /** Rules, renames and removals are done when it returns; what is due has been offered to the runners. */
+  /** Runs a tick. When it returns, rules, renames and removals are done; due documents have been offered to the runners. */
   async run(): Promise<TickCounts> {
     for (const { lines } of this.lifecycles) lines.flush()
-    // First, so that the look finds what has been mended.
+    // First, so that the look finds documents that have been mended.
     await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
     const { found, foreign } = await this.look()
     this.liveReplicas.adopt(found)
@@ -43,7 +43,7 @@ export class Tick {
     return counts
   }
 
-  /** What each look asks for. */
+  /** The requests of a look. */
   requests({ withChores = false } = {}): LookRequest[] {
     return this.lifecycles.map(({ model, terms, refusing, housekeeper, deliverer }) => ({
       ...lookRequestOf(model, terms()),
@@ -53,7 +53,7 @@ export class Tick {
     }))
   }
 
-  /** A look; if its chores find something to mend, another one after that is done. */
+  /** Looks; if the chores find something to mend, looks again after that is done. */
   private async look(): Promise<{ found: LookResult; foreign: RunningLifecycle[] }> {
     const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
     const found = await this.freshLook({ withChores })
@@ -68,8 +68,9 @@ export class Tick {
   }
 
   /**
-   * A look by a lockTimeout that was read too long ago matches nothing, whatever is due, and one without a document that has just been
-   * resumed doesn't find it: it is repeated with what it has brought. Otherwise `runOnce()` could end with work left.
+   * Looks, and repeats the look if it was outdated. A look by a lockTimeout that was read too long ago matches nothing, even if documents are due.
+   * One without a document that has just been resumed doesn't find it. It is repeated with what it has brought; otherwise `runOnce()` could end with
+   * work left.
    */
   private async freshLook(what: { withChores?: boolean } = {}): Promise<LookResult> {
     this.leavePausedAlone()
@@ -81,7 +82,7 @@ export class Tick {
     return this.looks.look(this.requests(what), { maxTimeMS: 10_000 })
   }
 
-  /** Single documents that are paused; whether one is no longer, so that a look without it has missed it. */
+  /** Leaves single paused documents alone; returns true if one is no longer paused, so that a look without it has missed it. */
   private leavePausedAlone(): boolean {
     const resumed = this.lifecycles.map(({ refusing, paused }) => refusing.leaveAlone(paused().ids))
     return resumed.includes(true)
@@ -99,7 +100,7 @@ export class Tick {
     try {
       await parts.housekeeper.serve(found, due, counts)
     } finally {
-      // Even when a rule fails: what is due has nothing to do with that.
+      // Even when a rule fails: due documents have nothing to do with that.
       parts.claimer.found(due)
       parts.claimer.offer([...due])
     }
@@ -109,14 +110,14 @@ export class Tick {
 }
 
 /**
- * Whether all that a look finds due in a phase waits for slots of a limit, or refuses writes, as far as this replica knows: there is more of
- * that than a look can name, and a claim has just found nothing else.
+ * True if all documents that a look finds due in a phase wait for slots of a limit, or refuse writes, as far as this replica knows: there are more of
+ * them than a look can name, and a claim has just found no others.
  */
 const isLeftAlone = ({ model, refusing, claimer }: RunningLifecycle, phase: string): boolean =>
   claimer.waitsForSlots(phase) ||
   (refusing.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase)))
 
-/** What each tick asks of a lifecycle: working and final phases, resting ones with a deadline, rules and renames. */
+/** The request of each tick for a lifecycle: working and final phases, resting ones with a deadline, rules and renames. */
 export const lookRequestOf = (model: LifecycleModel, terms: Terms): LookRequest => ({
   lifecycle: model.name,
   collection: model.collection,

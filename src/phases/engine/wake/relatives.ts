@@ -24,7 +24,7 @@ import type { ChildEnd, Family } from '../context/family.js'
 import { OutageLog } from '../report/outage-log.js'
 import { type WakeIf, Waker } from './waker.js'
 
-/** How long what `phaselock.lifecycles` says of a lifecycle that this replica doesn't run is taken for true. */
+/** The time that a registered entry in `phaselock.lifecycles` is taken for true, for a lifecycle that this replica doesn't run. */
 const KNOWN_MS = 60_000
 
 export interface RelativesOptions {
@@ -39,9 +39,8 @@ export interface RelativesOptions {
 }
 
 /**
- * That a child has ended is told as a hint: its parent is woken if
- * that decides what it waits for. What the hint relies on is read by an index when it is told, so nothing is counted that could be counted twice;
- * where it is lost, the parent counts again at the end of its sleep.
+ * Notifies parents of the ends of their children, as a hint: a parent is woken if the end decides its wait. The hint relies on counts that are read
+ * by an index at that time, so nothing is counted that could be counted twice. Where it is lost, the parent counts again at the end of its sleep.
  */
 export class Relatives implements Family {
   private readonly known = new Map<string, { readonly model: LifecycleModel; readonly readAtMs: number }>()
@@ -113,13 +112,13 @@ export class Relatives implements Family {
     })
   }
 
-  /** How many documents were woken so far, for whatever reason. */
+  /** The number of documents that were woken so far, for any reason. */
   get woken(): number {
     const own = this.options.running().map(({ waker }) => waker)
     return [...own, ...this.foreign.values()].reduce((sum, { woken }) => sum + woken, 0)
   }
 
-  /** Resolves when the ends so far have been told. */
+  /** Resolves when the ends so far have been reported. */
   async settled(): Promise<void> {
     while (this.telling.size > 0) await Promise.all(this.telling)
     const own = this.options.running().map(({ waker }) => waker)
@@ -143,7 +142,7 @@ export class Relatives implements Family {
     const own = this.options.running().find(({ model }) => model.name === lifecycle)
     if (own) return own.waker
     const model = await this.modelOf(lifecycle)
-    // Without the lockTimeout in force legacy writers' leases can't be told from sleeps: the parent counts again by itself.
+    // Without the lockTimeout in force, legacy writers' leases look like sleeps: the parent counts again by itself.
     if (!model || model.settings.legacyWriters) return undefined
     const before = this.foreign.get(lifecycle)
     if (before) return before
@@ -159,10 +158,7 @@ export class Relatives implements Family {
     return waker
   }
 
-  /**
-   * Whether the end of one child decides what its parent waits for, as far as the children of its lifecycle tell: a few index keys, however many
-   * there are.
-   */
+  /** Decides if the end of one child decides its parent's wait, by the children of its lifecycle: a few index keys, however many there are. */
   private decides(model: LifecycleModel, child: StoredParent, how: ChildEnd): WakeIf {
     const { lifecycle, id } = child
     return async (progress) => {

@@ -13,28 +13,28 @@ import { workingPhases } from '../../model/model.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 
 const MOST_AT_ONCE = 500
-/** More than these aren't kept for later; one that is dropped goes on at the end of its pause. */
+/** The most documents that are kept for later; one that is dropped goes on at the end of its pause. */
 const MOST_KEPT = 10_000
-/** A document that is held is read again after these pauses, doubled each time. */
+/** The first pause after which a held document is read again; it is doubled each time. */
 const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 1_000
-/** What is in another replica's share is left to it for this long: that one claims at once what it wakes. */
+/** The time for which a document in another replica's share is left to that replica, which immediately claims what it wakes. */
 const PATIENCE_MS = 60
-/** Those whose time comes within it are read together. */
+/** The time within which documents are read together. */
 const TOGETHER_MS = 10
-/** Replicas hear the same news within seconds. After this time a version no longer counts: its source may have started over. */
+/** The time after which a version no longer counts, because its source may have started over. Replicas hear the same news within seconds. */
 const SAME_NEWS_MS = 60_000
 
 export interface WakerOptions
   extends Pick<LifecycleEnvironment, 'model' | 'collection' | 'terms' | 'clock' | 'serverNow'> {
-  /** The one that this lifecycle's claims use: what is woken here on others' behalf is claimed here too. */
+  /** The work split of this lifecycle's claims: documents that are woken here on others' behalf are claimed here too. */
   readonly workSplit: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
   /** Called when documents have just become due, with their phases. */
   readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
   readonly onError: (error: unknown) => void
 }
 
-/** Whether a document that sleeps is to be woken, by its progress. */
+/** Decides from a sleeping document's progress if it is to be woken. */
 export type WakeIf = (progress: unknown) => Promise<boolean>
 
 /** A document to wake. */
@@ -42,13 +42,13 @@ interface Wanted {
   readonly id: unknown
   readonly news: News | undefined
   readonly untilMs: number
-  /** When it is to be read: now, or later while it is held, or left to another replica. */
+  /** The time when it is to be read: now, or later while it is held, or left to another replica. */
   readonly atMs: number
-  /** How long it was put off last. */
+  /** The time that it was put off last. */
   readonly pauseMs: number
-  /** The fence of the step that ran when it was first read. A later step has begun with what it is woken for. */
+  /** The fence of the step that ran when it was first read. A later step knows the reason for the wake already. */
   readonly heldFence?: unknown
-  /** It is woken if one of these says so, each of another asker's; absent: in any case. */
+  /** The conditions, each of another asker: it is woken if one of them holds; absent: in any case. */
   readonly only?: ReadonlyMap<string, WakeIf>
 }
 
@@ -59,16 +59,16 @@ interface Asleep {
 }
 
 /**
- * Ends sleeps. Each wake is a read by `_id` and one conditional write; the document is then due as if its pause had passed, and nothing
- * else of it changes. Held ones are read again until they are let go, for as long as a step may take.
+ * Ends sleeps. Each wake is a read by `_id` and one conditional write; the document is then due as if its pause had passed, and nothing else of it
+ * changes. Held ones are read again until they are let go, for as long as a step may take.
  *
- * It causes one superfluous step at most, where a step has begun between the news and the wake. N replicas that hear the same news read N
- * times and wake once: `progress.heard` says for which news a document was woken last, and a step that begins after that write finds all
- * that its replica had heard by then. The replica in whose share a document is goes first.
+ * It causes one superfluous step at most, where a step has begun between the news and the wake. N replicas that hear the same news read N times and
+ * wake once. `progress.heard` names the news that a document was woken for last, and a step that begins after that write finds all that its replica
+ * had heard until then. The replica whose share a document is in goes first.
  */
 export class Waker {
   private readonly wanted = new Map<string, Wanted>()
-  /** How many it has woken. */
+  /** The number of documents that it has woken. */
   woken = 0
   private readonly working: readonly string[]
   private running: Promise<void> | undefined
@@ -79,7 +79,7 @@ export class Waker {
     this.working = workingPhases(options.model)
   }
 
-  /** Returns at once; what is asked for while a wake is under way is batched. */
+  /** Wakes documents. Returns immediately; requests during a wake are batched. */
   wake(ids: readonly unknown[], news?: News): void {
     if (this.stopped) return
     const { clock, model, workSplit } = this.options
@@ -92,7 +92,7 @@ export class Waker {
       if (!before && this.wanted.size >= MOST_KEPT) break
       const isDue = !news || (before && before.atMs <= nowMs) || workSplit.isOwn(key)
       const atMs = isDue ? nowMs : nowMs + PATIENCE_MS
-      // What was asked for besides the news is not over when these have been heard.
+      // Another reason than the news is not over when these have been heard.
       const told = before && !before.news ? undefined : later(before?.news, news)
       this.wanted.set(key, { id, news: told, untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
     }
@@ -100,8 +100,7 @@ export class Waker {
   }
 
   /**
-   * The same for one document, once it sleeps, if its progress is such that it is to be woken. One that nobody holds by then, and that isn't asleep,
-   * is left alone.
+   * Wakes one document, once it sleeps, if its progress meets a condition. One that is neither held nor asleep when it is read is left alone.
    * @param asker only the newest question of an asker counts
    */
   wakeIf(id: unknown, asker: string, isDue: WakeIf): void {
@@ -126,7 +125,7 @@ export class Waker {
     this.run()
   }
 
-  /** Resolves when those that are to be woken on a condition have been looked at; they stay wanted where others hold them. */
+  /** Resolves when those that are to be woken on a condition have been looked at; they stay wanted where other replicas hold them. */
   async settled(): Promise<void> {
     while (this.running) await this.running
     const nowMs = this.options.clock.monotonicMs()
@@ -144,7 +143,7 @@ export class Waker {
     await this.running
   }
 
-  /** Wakes what is to be read now, or waits until the first one is. */
+  /** Wakes the documents that are to be read now, or waits until the first one is. */
   private run(): void {
     if (this.stopped || this.running || this.wanted.size === 0) return
     clearTimeout(this.timer)
@@ -161,7 +160,7 @@ export class Waker {
   }
 
   private async wakeAll(): Promise<void> {
-    // What is wanted in one turn of the event loop is batched.
+    // The requests of one turn of the event loop are batched.
     await Promise.resolve()
     for (let batch = this.nextBatch(); batch.length > 0; batch = this.nextBatch()) {
       try {
@@ -186,7 +185,7 @@ export class Waker {
     return batch
   }
 
-  /** To be read again after a pause, unless it has been asked for again meanwhile. */
+  /** Puts it back to be read again after a pause, unless it has been requested again since. */
   private keep(one: Wanted): void {
     const key = idKey(one.id)
     if (this.stopped || this.wanted.has(key)) return
@@ -230,7 +229,7 @@ export class Waker {
     return heard.at instanceof Date && this.options.serverNow().getTime() - heard.at.getTime() < SAME_NEWS_MS
   }
 
-  /** A document that somebody has claimed or woken since the read no longer matches: its step begins after the news. */
+  /** Ends sleeps. A document that was claimed or woken since the read no longer matches: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
     const { collection, terms, workSplit, onWoken } = this.options
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))

@@ -12,8 +12,8 @@ export interface StorageKeys {
 export type ReadSecret = (secret: unknown) => Promise<StorageKeys>
 
 /**
- * The keys that a description points to; `undefined`: the SDK's own way of finding them.
- * @throws Error that says in words what is missing
+ * Reads the keys that a description points to; `undefined`: the SDK finds them itself.
+ * @throws Error with the missing part in words
  */
 export async function readKeys(
   credentials: StorageSpecInCode['credentials'],

@@ -1,12 +1,12 @@
-/** The request, and its storage, that went wrong. */
+/** The request that failed, and its storage. */
 export interface StorageRequest {
-  /** As in policies: `s3:CreateBucket`. */
+  /** The action as in policies: `s3:CreateBucket`. */
   readonly action: string
   readonly bucket: string
   readonly region: string
 }
 
-/** The credentials don't allow an action: says which one on which bucket. */
+/** The credentials don't allow an action; names the action and the bucket. */
 export class StorageForbidden extends Error {
   override readonly name = 'StorageForbidden'
   constructor(
@@ -19,12 +19,12 @@ export class StorageForbidden extends Error {
   }
 }
 
-/** The storage refuses the request, or doesn't implement it: if asked again it would answer the same. */
+/** The storage refuses the request, or doesn't implement it: a repeated request would get the same answer. */
 export class StorageRefused extends Error {
   override readonly name = 'StorageRefused'
   constructor(
     readonly request: StorageRequest,
-    /** S3's own: `MalformedPolicy`, `NotImplemented`. */
+    /** S3's own code: `MalformedPolicy`, `NotImplemented`. */
     readonly code: string,
     serverMessage: string,
   ) {
@@ -57,6 +57,6 @@ export type ExpectedCode = (typeof EXPECTED_CODES)[number]
 export const isAnswer = (error: unknown, ...codes: ExpectedCode[]): error is StorageAnswer =>
   error instanceof StorageAnswer && codes.includes(error.code)
 
-/** The storage doesn't have the operation. */
+/** True if the storage doesn't have the operation. */
 export const isNotImplemented = (error: unknown): boolean =>
   error instanceof StorageRefused && ['NotImplemented', 'MethodNotAllowed'].includes(error.code)

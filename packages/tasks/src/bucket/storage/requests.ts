@@ -10,7 +10,7 @@ import { translate } from './translate.js'
  *
  * - Each ends by its time limit, and when the step's signal aborts.
  * - Before a write is sent, and each time that the client sends it again, the lease is checked by this process's own
- *   clock; a write that would go on past the lease's end is cut off there.
+ *   clock; a write that would continue past the lease's end is cut off there.
  */
 export class Requests {
   constructor(
@@ -25,7 +25,7 @@ export class Requests {
     return this.send(action, command, this.storage.requestTimeoutMs)
   }
 
-  /** @throws NoLongerHeld when nothing was sent because the lease is over; else as `read` */
+  /** @throws NoLongerHeld if nothing was sent because the lease is over; else as `read` */
   async write<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
     action: string,
     command: Command<I, O>,
@@ -36,7 +36,7 @@ export class Requests {
         this.assertLeased()
         return next(args)
       },
-      // The last stage before the request goes out: it is signed, and counted as a try.
+      // The last stage before the request is sent: it is signed, and counted as an attempt.
       { step: 'deserialize', priority: 'low', name: 'phaselockLease' },
     )
     return this.send(action, command, Math.min(this.storage.requestTimeoutMs, this.step.leaseLeftMs()))

@@ -9,7 +9,7 @@ export type Command<Input extends ServiceInputTypes, Output extends ServiceOutpu
   ServiceOutputTypes
 >
 
-/** The S3 client is a package of its own, loaded when a bucket is first worked on: without buckets it isn't needed. */
+/** Loads the S3 client, a separate package, when a bucket is first worked on: without buckets it isn't needed. */
 export function loadSdk(): Promise<Sdk> {
   return import('@aws-sdk/client-s3').catch((cause) => {
     throw new Error(

@@ -3,7 +3,7 @@ import { expecting, fieldsOf, problemsOf, someText as text } from '../../fields.
 
 const REFERENCE = "{ env: 'PREFIX' }, { folder: '/path' }, { secret: ... }"
 
-/** Where the keys of a storage are; a document never has them itself. */
+/** A reference to the keys of a storage; a document never contains the keys themselves. */
 const reference = v.union(
   [
     v.strictObject({ env: text }),
@@ -28,7 +28,7 @@ const common = {
   pathStyle: v.optional(v.boolean(expecting('true or false'))),
 }
 
-/** Of what came only the fields' names are shown: there may be keys in it. */
+/** Shows only the names of the given fields: their values may contain keys. */
 const what = ({ input }: { readonly input: unknown }) => {
   const got = typeof input === 'object' && input !== null ? `{ ${Object.keys(input).join(', ')} }` : `a ${typeof input}`
   return `expected { endpoint, region, pathStyle, credentials }, got ${got}`
@@ -46,11 +46,11 @@ const storageSpecInCode = fieldsOf(
 )
 
 /**
- * Where to find the keys of a storage:
+ * The source of the keys of a storage:
  * - `env`: the variables `<env>_ACCESS_KEY_ID` and `<env>_SECRET_ACCESS_KEY`
  * - `folder`: the files `accessKeyId` and `secretAccessKey` in it, as a mounted Kubernetes Secret has them
  * - `secret`: anything; the option `secrets` is called with it and resolves to the keys
- * - `default`: where the AWS SDK looks by itself (environment, profile, the pod's or machine's role)
+ * - `default`: the AWS SDK's own search (environment, profile, the pod's or machine's role)
  */
 export type CredentialsReference =
   | { readonly env: string }
@@ -71,7 +71,7 @@ export interface StorageSpecInCode extends Omit<StorageSpec, 'credentials'> {
   readonly credentials: CredentialsReference | { readonly accessKeyId: string; readonly secretAccessKey: string }
 }
 
-/** @returns the description, or what is wrong with it @param withKeys whether it may contain keys */
+/** @returns the description, or its problems @param withKeys true if it may contain keys */
 export function parseStorage(value: unknown, withKeys: boolean): StorageSpecInCode | string {
   const { success, output, issues } = v.safeParse(withKeys ? storageSpecInCode : storageSpec, value)
   return success ? output : problemsOf(issues).join('; ')

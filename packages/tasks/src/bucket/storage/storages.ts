@@ -8,7 +8,7 @@ import { loadSdk, type Sdk } from './sdk.js'
 import { parseStorage, type StorageSpecInCode } from './spec.js'
 
 /**
- * Which storage the `region` of a bucket stands for:
+ * The storage for the `region` of a bucket:
  * - a client: all buckets are in its storage
  * - storages by region
  * - a function: for regions that come and go; undefined: there is no such region
@@ -23,7 +23,7 @@ export interface StoragesOptions {
   /** Default: the documents in `StorageRegion`. */
   readonly storage?: StorageSource | undefined
   readonly secrets?: ReadSecret | undefined
-  /** How long one request may take. Default 15s. */
+  /** The time limit of one request. Default 15s. */
   readonly requestTimeout?: Duration | undefined
 }
 
@@ -31,16 +31,16 @@ export interface StoragesOptions {
 export interface Storage {
   readonly sdk: Sdk
   readonly client: S3Client
-  /** For messages: `region eu-1`. */
+  /** A name for messages: `region eu-1`. */
   readonly label: string
   readonly requestTimeoutMs: number
-  /** Whether buckets are created with a location, and which. */
+  /** The location that buckets are created with; undefined: none. */
   readonly location: string | undefined
 }
 
 const NO_LOCATION = 'us-east-1'
 
-/** The storages of all regions. A wrong, missing or unreachable one is `Unavailable`: its documents wait, others go on. */
+/** The storages of all regions. A wrong, missing or unreachable one is `Unavailable`: its documents wait, others continue. */
 export class Storages {
   private readonly clients = new Map<string, { readonly madeFrom: string; readonly client: S3Client }>()
   private readonly requestTimeoutMs: number
@@ -88,7 +88,7 @@ export class Storages {
     return spec
   }
 
-  /** The client of a region, created again when its description or its keys have changed. */
+  /** Returns the client of a region, created again if its description or its keys have changed. */
   private async clientOf(sdk: Sdk, region: string | undefined, label: string, spec: StorageSpecInCode) {
     const keys = await readKeys(spec.credentials, this.options.secrets).catch((cause) => {
       throw new Unavailable(`storage of ${label}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
@@ -116,7 +116,7 @@ function makeClient(sdk: Sdk, spec: StorageSpecInCode, keys: StorageKeys | undef
   })
 }
 
-/** By its shape: an app may bring another copy of the SDK. */
+/** Recognizes a client by its shape: an app may bring another copy of the SDK. */
 function isClient(value: unknown): value is S3Client {
   const { send, config } = (value ?? {}) as Partial<S3Client>
   return typeof value === 'object' && typeof send === 'function' && typeof config === 'object'

@@ -8,7 +8,7 @@ import {
   type StorageRequest,
 } from './errors.js'
 
-/** The keys themselves are wrong or out of date: the storage is as good as away until somebody corrects them. */
+/** The keys themselves are wrong or out of date: the storage counts as unreachable until a person corrects them. */
 const BAD_CREDENTIALS = [
   'InvalidAccessKeyId',
   'SignatureDoesNotMatch',
@@ -19,7 +19,7 @@ const BAD_CREDENTIALS = [
 ]
 /** The region's settings are wrong: the region in the signature, or the endpoint. */
 const BAD_REGION = ['AuthorizationHeaderMalformed', 'PermanentRedirect', 'IllegalLocationConstraintException']
-/** Passes by itself. `OperationAborted`: another operation on the same bucket is in progress, or its removal isn't finished. */
+/** Temporary errors. `OperationAborted`: another operation on the same bucket is in progress, or its removal isn't finished. */
 const PASSING = ['SlowDown', 'ServiceUnavailable', 'RequestTimeout', 'OperationAborted', 'RequestTimeTooSkewed']
 const THROTTLED = /throttl|toomanyrequests|requestlimit|bandwidthlimit/i
 
@@ -34,8 +34,8 @@ interface SdkError {
 }
 
 /**
- * What an error of the S3 client means for a step:
- * - `Unavailable`: the storage is away, busy or misconfigured; its documents wait without using attempts
+ * Translates an error of the S3 client for a step:
+ * - `Unavailable`: the storage is unreachable, busy or misconfigured; its documents wait without using attempts
  * - StorageForbidden, StorageRefused, StorageAnswer
  */
 export function translate(thrown: unknown, request: StorageRequest): Error {
@@ -53,15 +53,15 @@ export function translate(thrown: unknown, request: StorageRequest): Error {
   if (status === undefined || status === 408 || (status >= 500 && status !== 501))
     return away(`${request.action}: ${said}`)
   if (status === 401 || status === 403) return new StorageForbidden(request, said)
-  // A storage names what doesn't exist: a load balancer's page tells nothing about a bucket.
+  // A storage names the missing resource: a load balancer's page says nothing about a bucket.
   if (code === NO_CODE) return away(`what answers at its address isn't a storage (404)`)
   return new StorageRefused(request, code, said)
 }
 
-/** For a 404 that doesn't say what is missing. */
+/** The code of a 404 that doesn't say what is missing. */
 const NO_CODE = 'HTTP 404'
 
-/** An answer of a proxy has no code. */
+/** The code of an error. A proxy's answer has none. */
 function codeOf({ Code, name, code }: SdkError, status: number | undefined): string {
   const known = Code ?? (name && !['Error', 'UnknownError', 'NotFound', 'TypeError'].includes(name) ? name : code)
   if (status === 501) return 'NotImplemented'
@@ -81,7 +81,7 @@ function messageOf(thrown: unknown, code: string): string {
   return text === '' || text === 'UnknownError' ? code : text
 }
 
-/** `Retry-After` in seconds; its other form, a date, would have to be compared with a clock. */
+/** Reads `Retry-After` in seconds; its other form, a date, would have to be compared with a clock. */
 function retryAfterOf({ $response }: SdkError, cause: unknown) {
   const entry = Object.entries($response?.headers ?? {}).find(([name]) => name.toLowerCase() === 'retry-after')
   const seconds = entry ? Number(entry[1]) : Number.NaN
