@@ -7,7 +7,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from 'commander
 import { type SharedFlags, sharedOptions } from '../dist/cli/demo/index.js'
 import type { Screen } from '../dist/cli/demo/screen.js'
 import { type Shown, show } from '../dist/cli/demo/show.js'
-import { BREAKABLE, type Breakable } from './broken/broken-protocols.ts'
+import { BREAKABLE, type Breakable } from './broken/rewrites.ts'
 import { FAULT_KINDS, type FaultKind, REPLICA_SET_FAULT_KINDS } from './faults/plan.ts'
 
 interface Flags extends SharedFlags {

@@ -7,8 +7,10 @@ import type { LedgerEntry, StepEntry } from '../../dist/cli/demo/ledger.js'
 import { type DemoOptions, setUp, watching } from '../../dist/cli/demo/run-demo.js'
 import type { Stage } from '../../dist/cli/demo/scenario.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
-import { BREAKABLE, type Breakable } from './broken-protocols.ts'
+import { systemClock } from '../../dist/time/index.js'
 import type { BrokenReplicaConfig } from './replica-process.ts'
+import { BREAKABLE, type Breakable, withoutProtection } from './rewrites.ts'
+import { throughProxy } from './through-proxy.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
 /** Slow enough that most documents are in the middle of a step when a replica is paused or resumed. */
@@ -47,7 +49,7 @@ export interface BrokenReport {
 /**
  * Replicas without one protection work on gateways, and one of them is paused past its leases, again and again, until a figure
  * that the protection guarantees is off. Leaves no process and no data behind.
- * @throws ReplicaFailed; Interrupted; what connectDatabase throws
+ * @throws NoProxy; ReplicaFailed; Interrupted; what connectDatabase throws
  */
 export const runBroken = (options: BrokenOptions): Promise<BrokenReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
@@ -58,12 +60,20 @@ async function run(options: BrokenOptions, atEnd: (cleanUp: CleanUp) => void): P
   const stage = await setUp({ ...options, documents: PER_ROUND }, atEnd)
   const { owner } = stage
   const pace = { ...stage.config.pace, ...PACE }
-  const config: Omit<BrokenReplicaConfig, 'name'> = { ...stage.config, pace, broken, clockAheadMs: 0 }
-  const fleet = new Fleet(PROGRAM, config)
+  const { uri: ledgerUri } = stage.config
+  const config: Omit<BrokenReplicaConfig, 'name' | 'uri'> = { ...stage.config, pace, ledgerUri }
+  const addressOf = async (clockAheadMs: number) => {
+    const now = () => new Date(systemClock.now().getTime() + clockAheadMs)
+    const { uri, proxy } = await throughProxy(ledgerUri, withoutProtection(broken, now))
+    atEnd(() => proxy.close())
+    return { uri }
+  }
+  const onTime = await addressOf(0)
+  const ahead = await addressOf(2 * lockTimeoutMs)
+  const fleet = new Fleet<Partial<BrokenReplicaConfig>>(PROGRAM, config)
   atEnd(() => fleet.end())
   await watching(fleet, screen, owner, async () => {
-    const clockAheadMs = broken === 'client-clock' ? 2 * lockTimeoutMs : 0
-    const [paused] = await Promise.all([fleet.start('a'), fleet.start('b', { clockAheadMs }), fleet.start('c')])
+    const [paused] = await Promise.all([fleet.start('a', onTime), fleet.start('b', ahead), fleet.start('c', onTime)])
     for (let round = 1; round <= MOST_ROUNDS && !(await isUnsafe(stage)); round += 1) {
       screen.stage(`round ${round}: ${PER_ROUND} more gateways, and replica ${paused.name} is paused past its leases`)
       await owner.insert(PER_ROUND)

@@ -1,17 +1,16 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
-import { BSON } from 'mongodb'
+import type { Document } from 'mongodb'
+import { EXACTLY, MessageCutter, replyTo, type WireMessage, withBody } from '../../test/support/wire-messages.ts'
+import type { Rewrite } from '../broken/rewrites.ts'
 
-const OP_MSG = 2013
-const HEADER_BYTES = 16
-const FIRST_FIELD_NAME_AT = 26
 const HANDSHAKES = new Set(['hello', 'ismaster', 'isMaster', 'ping'])
 const HOST_INFO = Buffer.from('\x02hostInfo\0', 'latin1')
-const NOT_PRIMARY = BSON.serialize({
+const NOT_PRIMARY = {
   ok: 0,
   code: 10107,
   codeName: 'NotWritablePrimary',
   errmsg: 'not writable primary (a fault of the demo)',
-})
+}
 
 export type ProxyMode =
   | { readonly kind: 'pass' }
@@ -27,7 +26,14 @@ const PASS: ProxyMode = { kind: 'pass' }
 /** Who opened a connection: a member of a replica set by the port that it listens on (`:27018`), all others by their address. */
 export type Peer = string
 
-/** A proxy between a server of the run and its clients, which produces the database's faults. Not for TLS. */
+export interface DatabaseProxyOptions {
+  /** Of the server. Default 127.0.0.1. */
+  readonly host?: string
+  /** Rewrites each command but handshakes. Default: all go through as they are. */
+  readonly rewrite?: Rewrite
+}
+
+/** A proxy between a server of the run and its clients, which produces the database's faults and rewrites commands. Not for TLS or compression. */
 export class DatabaseProxy {
   private modeOf: (peer: Peer) => ProxyMode = () => PASS
   private readonly pipes = new Set<Pipe>()
@@ -39,16 +45,20 @@ export class DatabaseProxy {
     this.port = (server.address() as { port: number }).port
   }
 
-  static async start(targetPort: number): Promise<DatabaseProxy> {
+  static async start(
+    targetPort: number,
+    { host = '127.0.0.1', rewrite }: DatabaseProxyOptions = {},
+  ): Promise<DatabaseProxy> {
     const server = createServer()
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const proxy = new DatabaseProxy(server)
     server.on('connection', (client) => {
       const pipe = new Pipe(
         client,
-        connect(targetPort, '127.0.0.1'),
+        connect(targetPort, host),
         (peer) => proxy.modeOf(peer),
         () => proxy.pipes.delete(pipe),
+        rewrite,
       )
       proxy.pipes.add(pipe)
     })
@@ -73,21 +83,31 @@ export class DatabaseProxy {
 
 /** A client's connection, and the connection to the server that belongs to it. */
 class Pipe {
-  private up: Buffer[] = []
+  private up: WireMessage[] = []
   private down: Buffer[] = []
-  private rest: Buffer = Buffer.alloc(0)
+  private readonly commands = new MessageCutter()
+  /** By the command that each answers. */
+  private readonly replies = new Map<number, (reply: Document) => Document>()
   private delayed = 0
   private delayMs = 0
   private readonly client: Socket
   private readonly server: Socket
   private readonly modeOf: (peer: Peer) => ProxyMode
+  private readonly rewrite: Rewrite | undefined
   private peer: Peer
   private isFirst = true
 
-  constructor(client: Socket, server: Socket, modeOf: (peer: Peer) => ProxyMode, gone: () => void) {
+  constructor(
+    client: Socket,
+    server: Socket,
+    modeOf: (peer: Peer) => ProxyMode,
+    gone: () => void,
+    rewrite: Rewrite | undefined,
+  ) {
     this.client = client
     this.server = server
     this.modeOf = modeOf
+    this.rewrite = rewrite
     this.peer = client.remoteAddress ?? ''
     for (const socket of [client, server]) {
       socket.setNoDelay(true)
@@ -100,7 +120,12 @@ class Pipe {
     client.on('data', (chunk) => {
       for (const message of this.messages(chunk)) this.later(() => this.up.push(message))
     })
-    server.on('data', (chunk) => this.later(() => this.down.push(chunk)))
+    const replies = new MessageCutter()
+    server.on('data', (chunk) => {
+      // Cutting costs time, and most proxies have no use for whole replies.
+      const parts = rewrite ? replies.push(chunk).map((reply) => this.rewrittenReply(reply)) : [chunk]
+      for (const part of parts) this.later(() => this.down.push(part))
+    })
   }
 
   cut(): void {
@@ -112,10 +137,26 @@ class Pipe {
     const { kind } = this.modeOf(this.peer)
     if (kind === 'blackhole') return
     for (const message of this.up.splice(0)) {
-      if (kind === 'notPrimary' && isCommand(message)) this.client.write(notPrimary(message))
-      else this.server.write(message)
+      if (kind === 'notPrimary' && isCommand(message)) this.client.write(replyTo(message, NOT_PRIMARY))
+      else this.send(message)
     }
     for (const chunk of this.down.splice(0)) this.client.write(chunk)
+  }
+
+  private send(message: WireMessage): void {
+    const rewritten = isCommand(message) ? this.rewrite?.(message.body(EXACTLY)) : undefined
+    if (!rewritten) this.server.write(message.bytes)
+    else if ('answer' in rewritten) this.client.write(replyTo(message, rewritten.answer))
+    else {
+      if (rewritten.reply) this.replies.set(message.requestId, rewritten.reply)
+      this.server.write(withBody(message, rewritten.command))
+    }
+  }
+
+  private rewrittenReply(reply: WireMessage): Buffer {
+    const change = this.replies.get(reply.responseTo)
+    this.replies.delete(reply.responseTo)
+    return change ? withBody(reply, change(reply.body(EXACTLY))) : reply.bytes
   }
 
   /** In the order of arrival, even if a slow period has just ended. */
@@ -133,18 +174,12 @@ class Pipe {
   }
 
   /** Whole messages; an incomplete one waits for the rest. */
-  private messages(chunk: Buffer): Buffer[] {
-    this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk])
-    const whole: Buffer[] = []
-    while (this.rest.length >= HEADER_BYTES && this.rest.length >= this.rest.readInt32LE(0)) {
-      const length = this.rest.readInt32LE(0)
-      whole.push(this.rest.subarray(0, length))
-      this.rest = this.rest.subarray(length)
-    }
+  private messages(chunk: Buffer): WireMessage[] {
+    const whole = this.commands.push(chunk)
     const [first] = whole
     if (this.isFirst && first) {
       this.isFirst = false
-      this.peer = memberOf(first) ?? this.peer
+      this.peer = memberOf(first.bytes) ?? this.peer
     }
     return whole
   }
@@ -159,18 +194,4 @@ function memberOf(handshake: Buffer): Peer | undefined {
   return host.slice(host.lastIndexOf(':'))
 }
 
-function isCommand(message: Buffer): boolean {
-  if (message.readInt32LE(12) !== OP_MSG || message[20] !== 0) return false
-  const end = message.indexOf(0, FIRST_FIELD_NAME_AT)
-  return !HANDSHAKES.has(message.toString('latin1', FIRST_FIELD_NAME_AT, end))
-}
-
-function notPrimary(request: Buffer): Buffer {
-  const reply = Buffer.alloc(21 + NOT_PRIMARY.length)
-  reply.writeInt32LE(reply.length, 0)
-  reply.writeInt32LE(request.readInt32LE(4) + 1, 4)
-  reply.writeInt32LE(request.readInt32LE(4), 8)
-  reply.writeInt32LE(OP_MSG, 12)
-  reply.set(NOT_PRIMARY, 21)
-  return reply
-}
+const isCommand = ({ name }: WireMessage): boolean => name !== '' && !HANDSHAKES.has(name)

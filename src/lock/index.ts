@@ -96,7 +96,6 @@ export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLoc
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './setup/plan-check.js'
 export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
 export * from './terms/constants.js'
-export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
 export {
   type BackOffRule,
   type CallbackName,

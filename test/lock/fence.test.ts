@@ -2,14 +2,14 @@ import { describe, expect, test } from '@jest/globals'
 import { Decimal128, Double, Int32, Long, MaxKey, MinKey, ObjectId, Timestamp } from 'mongodb'
 import { claimFence, stepFence } from '../../src/lock/lease/fence.js'
 import { useDatabase } from '../support/database.js'
-import { again, ago, claimed, claimer, endOf, lockedCollection, PHASE, put, read, TERMS, writer } from './fixture.js'
+import { again, ago, claimed, claimer, endOf, lockedCollection, PHASE, put, read, writer } from './fixture.js'
 
 const MISSING = Symbol('missing')
 
 describe('the fence', () => {
   const database = useDatabase()
 
-  async function fenceAfter(old: unknown, update = claimFence(TERMS)): Promise<{ fence: unknown; nowMs: number }> {
+  async function fenceAfter(old: unknown, update = claimFence): Promise<{ fence: unknown; nowMs: number }> {
     const collection = database.db.collection('Fence')
     await collection.insertOne({ _id: 'a' as never, ...(old === MISSING ? {} : { fence: old }) })
     await collection.updateOne({ _id: 'a' as never }, [{ $set: { fence: update, now: '$$NOW' } }])
@@ -48,7 +48,7 @@ describe('the fence', () => {
     ['an Int32', new Int32(12)],
   ]
   test.each(foreign)('%s: starts anew from the server clock, as a safe long', async (_name, old) => {
-    for (const update of [claimFence(TERMS)]) {
+    for (const update of [claimFence]) {
       const { fence, nowMs } = await fenceAfter(old, update)
       expect(fence).toBeInstanceOf(Long)
       expect(Number(fence)).toBe(nowMs * 1000)
@@ -71,7 +71,7 @@ describe('the fence', () => {
   )
 
   test('of the next step is the old one + 1, so that the holder knows it without reading', async () => {
-    const { fence } = await fenceAfter(5, stepFence(TERMS))
+    const { fence } = await fenceAfter(5, stepFence)
     expect(Number(fence)).toBe(6)
     const collection = await lockedCollection(database.db)
     await put(collection, { _id: 'a', phase: PHASE })
@@ -83,7 +83,7 @@ describe('the fence', () => {
   })
 
   test.each(foreign)('of the next step survives a fence of another type: %s', async (_name, old) => {
-    const { fence } = await fenceAfter(old, stepFence(TERMS))
+    const { fence } = await fenceAfter(old, stepFence)
     expect(fence).toBeInstanceOf(Long)
     expect(Number.isSafeInteger(Number(fence))).toBe(true)
   })

@@ -1,6 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { isDue, Renewals, ruleLook, ruleUpdate, type StateRule, type Terms } from '../../src/lock/index.js'
+import { atTime } from '../../chaos/broken/rewrites.ts'
+import { endFilter, endUpdate } from '../../src/lock/end/end-update.js'
+import { isDue, type Lease, Renewals, ruleLook, ruleUpdate, type StateRule } from '../../src/lock/index.js'
 import { claimFence, stepFence } from '../../src/lock/lease/fence.js'
 import { renewUpdate } from '../../src/lock/lease/renewal.js'
 import { useDatabase } from '../support/database.js'
@@ -32,10 +34,6 @@ import {
 describe('holes that the model found', () => {
   const database = useDatabase()
   const RULE: StateRule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
-  const withProtocol = (protocol: Partial<Terms['protocol']>): Terms => ({
-    ...TERMS,
-    protocol: { ...TERMS.protocol, ...protocol },
-  })
   const expire = (collection: Collection, id = 'a') =>
     collection.updateOne({ _id: id as never }, [{ $set: { lockedAt: ago(LOCK_TIMEOUT_MS + 1_000) } }])
 
@@ -71,28 +69,33 @@ describe('holes that the model found', () => {
   })
 
   describe("2. again with the same token: a given-up handler's late outcome matches the next step", () => {
-    async function lateOutcomeMatches(terms: Terms): Promise<boolean> {
+    async function lateOutcomeMatches(spoil: (lease: Lease) => void): Promise<boolean> {
       const collection = await lockedCollection(database.db)
       await put(collection, { _id: 'a', phase: PHASE })
-      const { lease } = await claimed(collection, await claimer(collection, { terms }))
-      const { token } = lease
+      const { lease } = await claimed(collection)
+      const late = { token: lease.token, end: moveTo('written late'), nextToken: null, members: [endOf(lease, unlock)] }
+      spoil(lease)
       await writer(collection).write([endOf(lease, again('step 2'))])
-      const late = { $set: { phase: 'written late' } }
-      return (await collection.updateOne({ _id: 'a' as never, ...terms.protocol.heldBy(token) }, late)).matchedCount > 0
+      const { matchedCount } = await collection.updateOne(
+        { _id: 'a' as never, ...endFilter(TERMS, late) },
+        endUpdate(TERMS, late),
+      )
+      return matchedCount > 0
     }
     test('every step has a token of its own', async () => {
-      expect(await lateOutcomeMatches(TERMS)).toBe(false)
+      expect(await lateOutcomeMatches(() => undefined)).toBe(false)
     })
     test('negative control: one token a claim', async () => {
-      const perClaim = withProtocol({ tokenOf: (replica, claim) => `${replica}#${claim}.1` })
-      expect(await lateOutcomeMatches(perClaim)).toBe(true)
+      const onePerClaim = (lease: Lease) => {
+        lease.claim.nextToken = () => lease.token
+      }
+      expect(await lateOutcomeMatches(onePerClaim)).toBe(true)
     })
   })
 
   test('3. held and due both excluding equality: at the boundary a rule takes what nobody may claim yet', async () => {
     const collection = await lockedCollection(database.db)
     const now = new Date('2026-05-05T12:00:00.000Z')
-    const terms = withProtocol({ now: () => now })
     const boundary = now.getTime() - LOCK_TIMEOUT_MS
     for (const [lockedAt, isHeld] of [
       [boundary - 1, false],
@@ -101,9 +104,10 @@ describe('holes that the model found', () => {
     ] as const) {
       const document = { _id: 'a', phase: PHASE, state: 'Deleted', lockedBy: 'x#1.1', lockedAt: new Date(lockedAt) }
       await put(collection, document)
-      const claimable = (await collection.countDocuments({ phase: PHASE, $expr: isDue(terms) })) === 1
-      const looked = (await collection.find(ruleLook(terms, RULE)).toArray()).length === 1
-      const ruled = (await collection.updateMany(...ruleUpdate(terms, RULE, ['a']))).modifiedCount === 1
+      const claimable =
+        (await collection.countDocuments({ phase: PHASE, ...atTime({ $expr: isDue(TERMS) }, now) })) === 1
+      const looked = (await collection.find(atTime(ruleLook(TERMS, RULE), now)).toArray()).length === 1
+      const ruled = (await collection.updateMany(...atTime(ruleUpdate(TERMS, RULE, ['a']), now))).modifiedCount === 1
       expect({ claimable, looked, ruled }).toEqual({ claimable: !isHeld, looked: !isHeld, ruled: !isHeld })
       // Negative control: a rule that excludes equality from held, as due does, takes it at the boundary.
       await put(collection, document)
@@ -218,8 +222,7 @@ describe('holes that the model found', () => {
     await put(collection, { _id: 'a', phase: PHASE })
     const { lease, document } = await claimed(collection)
     const before = new Date(document['lockedAt'].getTime() - 20_000)
-    const waited = withProtocol({ now: () => before })
-    await collection.updateMany({ lockedBy: lease.token }, renewUpdate(waited))
+    await collection.updateMany({ lockedBy: lease.token }, atTime(renewUpdate(TERMS), before))
     expect((await read(collection, 'a'))['lockedAt']).toEqual(document['lockedAt'])
     // Negative control: plain $$NOW.
     await collection.updateMany({ lockedBy: lease.token }, [{ $set: { lockedAt: before } }])
@@ -229,17 +232,17 @@ describe('holes that the model found', () => {
   test("10. fence equal or lower after a replacement a millisecond later, or after the server's clock stepped back", async () => {
     const collection = await lockedCollection(database.db)
     const start = await serverNow(collection)
-    const at = (ms: number) => withProtocol({ now: () => new Date(start.getTime() + ms) })
-    const set = async (fence: Document): Promise<number> => {
-      await collection.updateOne({ _id: 'a' as never }, [{ $set: { fence } }], { upsert: true })
+    const set = async (fence: Document, ms: number): Promise<number> => {
+      const now = new Date(start.getTime() + ms)
+      await collection.updateOne({ _id: 'a' as never }, atTime([{ $set: { fence } }], now), { upsert: true })
       return Number((await read(collection, 'a'))['fence'])
     }
-    const fences = [await set(claimFence(at(0)))]
-    for (let step = 0; step < 900; step += 1) if (step % 90 === 0) fences.push(await set(stepFence(at(0))))
+    const fences = [await set(claimFence, 0)]
+    for (let step = 0; step < 900; step += 1) if (step % 90 === 0) fences.push(await set(stepFence, 0))
     await collection.replaceOne({ _id: 'a' as never }, { phase: PHASE })
-    fences.push(await set(claimFence(at(1))))
+    fences.push(await set(claimFence, 1))
     // The clock has stepped back by a minute, on the same document.
-    fences.push(await set(claimFence(at(-60_000))), await set(stepFence(at(-60_000))))
+    fences.push(await set(claimFence, -60_000), await set(stepFence, -60_000))
     expect(fences.every((fence, n) => n === 0 || fence > fences[n - 1]!)).toBe(true)
     // Negative control: without the factor of 1,000 eleven steps in a millisecond overtake the next one's claim.
     const plain = [start.getTime() + 10, start.getTime() + 1]

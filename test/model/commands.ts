@@ -15,6 +15,7 @@ import {
 import { dueIn } from '../../src/lock/lease/lease-state.js'
 import { leaseUnmoved } from '../../src/lock/lease/legacy-writers.js'
 import { renewUpdate } from '../../src/lock/lease/renewal.js'
+import { underClaim } from '../../src/lock/lease/token.js'
 import { captured, type Write } from './captured.js'
 
 /** The only document of a model. */
@@ -56,7 +57,7 @@ export const COMMANDS = {
   renew: (terms: Terms, replica: string, claim: number): Write => ({
     filter: {
       _id: { $in: [ID] },
-      ...terms.protocol.leasedBy(replica, claim),
+      ...underClaim(replica, claim),
       ...leaseUnmoved(terms),
       ...(terms.validUntil && { $and: [{ $expr: { $lte: ['$$NOW', terms.validUntil] } }] }),
     },

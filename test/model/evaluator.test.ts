@@ -192,7 +192,7 @@ test.each([[false], [true]])(
   'the writes of the models are those that the product sends, legacyWriters: %s',
   async (legacyWriters) => {
     const terms = termsOf(T, { legacyWriters, validUntil: before(-5_000) })
-    const claim = new ClaimTokens(terms.protocol, 'a~1', 1)
+    const claim = new ClaimTokens('a~1', 1)
     const lease = new Lease(ID, claim, claim.token, 5, 0, T, systemClock)
     const [renewal] = await captured((collection) => new Renewals(collection, () => terms, systemClock).renew([lease]))
     expect(renewal).toEqual(COMMANDS.renew(terms, 'a~1', 1))

@@ -2,6 +2,8 @@ import { BSON, type BSONSerializeOptions, type Document } from 'mongodb'
 
 const OP_MSG = 2013
 const HEADER_BYTES = 16
+const FLAGS_AT = 16
+const CHECKSUM_PRESENT = 1
 /** Where the document of a message begins whose first section is of kind 0: after the header, the flags and the kind. */
 export const OP_MSG_BODY_AT = 21
 
@@ -47,7 +49,7 @@ function parse(bytes: Buffer): WireMessage {
 
 /** Sections of kind 0 (the body) and 1 (a named list of documents); a checksum at the end is left alone. */
 function bodyOf(bytes: Buffer, reading?: BSONSerializeOptions): Document {
-  const hasChecksum = (bytes.readInt32LE(16) & 1) === 1
+  const hasChecksum = (bytes.readInt32LE(FLAGS_AT) & CHECKSUM_PRESENT) === 1
   const end = bytes.length - (hasChecksum ? 4 : 0)
   let body: Document = {}
   let at = 20
@@ -70,13 +72,26 @@ function bodyOf(bytes: Buffer, reading?: BSONSerializeOptions): Document {
 }
 
 /** A server's reply to a request. */
-export function replyTo(request: WireMessage, reply: Document): Buffer {
-  const document = BSON.serialize(reply)
-  const bytes = Buffer.alloc(21 + document.length)
+export const replyTo = ({ requestId }: WireMessage, reply: Document): Buffer =>
+  encoded(requestId + 1, requestId, 0, reply)
+
+/** How a message's document is read so that it can be written again: each value keeps its type. */
+export const EXACTLY: BSONSerializeOptions = { promoteValues: false, bsonRegExp: true }
+
+/** A message's bytes with another document in place of its own. */
+export function withBody({ bytes, requestId, responseTo }: WireMessage, body: Document): Buffer {
+  return encoded(requestId, responseTo, bytes.readInt32LE(FLAGS_AT) & ~CHECKSUM_PRESENT, body)
+}
+
+/** A message whose document, with its sequences in place, is its only section. */
+function encoded(requestId: number, responseTo: number, flags: number, body: Document): Buffer {
+  const document = BSON.serialize(body)
+  const bytes = Buffer.alloc(OP_MSG_BODY_AT + document.length)
   bytes.writeInt32LE(bytes.length, 0)
-  bytes.writeInt32LE(request.requestId + 1, 4)
-  bytes.writeInt32LE(request.requestId, 8)
+  bytes.writeInt32LE(requestId, 4)
+  bytes.writeInt32LE(responseTo, 8)
   bytes.writeInt32LE(OP_MSG, 12)
-  bytes.set(document, 21)
+  bytes.writeInt32LE(flags, FLAGS_AT)
+  bytes.set(document, OP_MSG_BODY_AT)
   return bytes
 }

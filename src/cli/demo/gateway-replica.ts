@@ -26,7 +26,6 @@ export interface ReplicaConfig {
 
 /** The differences of the replicas of another run. */
 export interface Variation {
-  readonly replica?: Pick<ReplicaOptions, 'clock' | 'protocol'>
   readonly numberOf?: StepNumber
   /** Wraps the wrapper that writes the ledger. */
   readonly wrap?: (observe: WrapHandler) => WrapHandler
@@ -45,14 +44,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
   const run = async (config: Config, life: ReplicaLife<Config>) => {
     const { uri, database, lockTimeoutMs, name, concurrency, graceMs } = config
     pace = config.pace
-    const {
-      replica,
-      numberOf = stepNumber,
-      wrap = (observe) => observe,
-      stepTimeoutMs,
-      maxActive,
-      ledgerUri,
-    } = vary(config)
+    const { numberOf = stepNumber, wrap = (observe) => observe, stepTimeoutMs, maxActive, ledgerUri } = vary(config)
     const connection = await connectDatabase({
       uri,
       database,
@@ -78,7 +70,6 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
       renewalDb: renewals.db(database),
       grace: `${graceMs}ms`,
       observer: { leaseLost: ({ how }) => life.tell({ kind: 'leaseLost', how }) },
-      ...replica,
     }
     const close = () => Promise.all([connection.close(), ledgerClient.close()])
     await life.live(options, close, () => setTimeout(() => hurry.abort(), LAST_STEPS_MS))

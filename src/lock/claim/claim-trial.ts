@@ -31,7 +31,7 @@ export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: un
 }
 
 function trial(collection: Collection, terms: Terms, id: unknown, then: Document): Promise<Document[]> {
-  const { token } = new ClaimTokens(terms.protocol, 'trial~000000', 1)
+  const { token } = new ClaimTokens('trial~000000', 1)
   const sized = { $project: { _id: 0, size: { $bsonSize: '$$ROOT' } } }
   const pipeline = [{ $match: { _id: id } }, ...claimUpdate(terms, token), then, sized]
   return collection.aggregate(pipeline, { hint: ID_INDEX }).toArray()

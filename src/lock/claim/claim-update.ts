@@ -14,12 +14,12 @@ import { countAt, enteredAt, hasOurShape, inProgress, literal, progressIfOurs, t
  */
 export function claimUpdate(terms: Terms, token: string): Document[] {
   const ours = hasOurShape(terms)
-  const now = terms.protocol.now()
+  const now = '$$NOW'
   const onlyOurs = (value: unknown, otherwise: unknown) => ({ $cond: [ours, value, otherwise] })
   const leased = {
     lockedAt: onlyOurs(now, PARKED_AT),
     lockedBy: onlyOurs(literal(token), '$$REMOVE'),
-    fence: onlyOurs(claimFence(terms), '$fence'),
+    fence: onlyOurs(claimFence, '$fence'),
     createdAt: onlyOurs({ $ifNull: ['$createdAt', now] }, '$createdAt'),
     updatedAt: onlyOurs({ $ifNull: ['$updatedAt', now] }, '$updatedAt'),
     ...progressIfOurs(terms, claimedProgress(terms)),
@@ -33,11 +33,11 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
  * together with the condition {@link neverClaimed}.
  */
 export function firstClaimUpdate(terms: Terms, token: string): Document[] {
-  const now = terms.protocol.now()
+  const now = '$$NOW'
   const leased = {
     lockedAt: now,
     lockedBy: literal(token),
-    fence: firstFence(terms),
+    fence: firstFence,
     createdAt: { $ifNull: ['$createdAt', now] },
     updatedAt: { $ifNull: ['$updatedAt', now] },
     [terms.progress]: { since: now, claims: 1, attempts: 0, ...leaseMark(terms, now) },
@@ -57,7 +57,7 @@ function claimedProgress(terms: Terms): Document {
     since: enteredAt(terms),
     claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
     attempts: countAt(inProgress(terms, 'attempts')),
-    ...leaseMark(terms, terms.protocol.now()),
+    ...leaseMark(terms, '$$NOW'),
   }
   return { $mergeObjects: [`$${terms.progress}`, changed] }
 }

@@ -183,7 +183,7 @@ export class ClaimWriter {
 
   private begin(terms: Terms, ids: readonly unknown[], taken: Taken, claims = 1): Sending {
     const { claimant, clock } = this.options
-    const tokens = Array.from({ length: claims }, () => claimant.nextClaim(terms.protocol))
+    const tokens = Array.from({ length: claims }, () => claimant.nextClaim())
     return { terms, ids, taken, claims: tokens, sentAtMs: clock.monotonicMs() }
   }
 

@@ -1,5 +1,4 @@
 import type { Document } from 'mongodb'
-import type { Terms } from '../terms/terms.js'
 
 /** A fence that `$toLong` accepts: it fails for NaN and values out of range, and with it the whole command. */
 const isSane = {
@@ -7,6 +6,9 @@ const isSane = {
 }
 
 const higher = { $add: [{ $toLong: '$fence' }, 1] }
+
+/** The fence of a first claim, of a document that has no fence yet. */
+export const firstFence: Document = { $multiply: [{ $toLong: '$$NOW' }, 1000] }
 
 /**
  * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1. So it also grows when the document was replaced, or
@@ -16,16 +18,10 @@ const higher = { $add: [{ $toLong: '$fence' }, 1] }
  * The factor leaves room for 1,000 steps in a millisecond: without it, two steps in one millisecond and a replacement in the next would make the
  * fence go backwards.
  */
-export function claimFence(terms: Terms): Document {
-  const now = firstFence(terms)
-  return { $cond: [isSane, { $max: [now, higher] }, now] }
-}
-
-/** The fence of a document that has none yet, from the same clock. */
-export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: terms.protocol.now() }, 1000] })
+export const claimFence: Document = { $cond: [isSane, { $max: [firstFence, higher] }, firstFence] }
 
 /**
  * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back; the
  * factor of {@link claimFence} keeps it below the fence of any later claim (docs/decisions/0003).
  */
-export const stepFence = (terms: Terms): Document => ({ $cond: [isSane, higher, firstFence(terms)] })
+export const stepFence: Document = { $cond: [isSane, higher, firstFence] }

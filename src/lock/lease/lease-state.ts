@@ -89,7 +89,7 @@ export const PUT_TO_SLEEP: Filter<Document> = { lockedBy: null, lockedAt: { $gt:
  */
 export function isDue(terms: Terms): Document {
   const { hold } = terms
-  const due = { $lt: ['$lockedAt', { $subtract: [terms.protocol.now(), terms.lockTimeoutMs] }] }
+  const due = { $lt: ['$lockedAt', { $subtract: ['$$NOW', terms.lockTimeoutMs] }] }
   const valid = isValidYet(terms)
   if (!valid && !hold) return due
   return { $and: [due, ...(valid ? [valid] : []), ...(hold ? [restsNotOn(hold, terms)] : [])] }
@@ -99,8 +99,8 @@ export function isDue(terms: Terms): Document {
  * True for a document that may count as due after the server's clock has stepped forward: it would be due without the step, or it has since been
  * leased, or put to sleep by a handler's step.
  */
-function restsNotOn(hold: TermsHold, { protocol, lockTimeoutMs, legacyWriters }: Terms): Document {
-  const wasDue = { $lt: ['$lockedAt', { $subtract: [protocol.now(), lockTimeoutMs + hold.ms] }] }
+function restsNotOn(hold: TermsHold, { lockTimeoutMs, legacyWriters }: Terms): Document {
+  const wasDue = { $lt: ['$lockedAt', { $subtract: ['$$NOW', lockTimeoutMs + hold.ms] }] }
   const asleepSince = new Date(hold.since.getTime() - (legacyWriters ? 0 : lockTimeoutMs))
   const isPause = { $in: ['$phase', literal(hold.working)] }
   const since = { $cond: [isNobodys, { $cond: [isPause, asleepSince, PARKED_AT] }, hold.since] }

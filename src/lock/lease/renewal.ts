@@ -7,6 +7,7 @@ import { ID_INDEX } from '../terms/constants.js'
 import { isValidYet, type Terms, withoutClaim } from '../terms/terms.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
+import { underClaim } from './token.js'
 
 /* The two writes under a lease that leave its token alone, because they end no step: they may come at any time. */
 
@@ -15,7 +16,7 @@ import { leaseUnmoved } from './legacy-writers.js'
  * fixed at its start) never overwrites a newer time with an older one.
  */
 export function renewUpdate(terms: Terms): Document[] {
-  const lockedAt = { $max: ['$lockedAt', terms.protocol.now()] }
+  const lockedAt = { $max: ['$lockedAt', '$$NOW'] }
   if (!terms.legacyWriters) return [{ $set: { lockedAt } }]
   return [{ $set: { lockedAt, [`${terms.progress}.lockedAt`]: lockedAt } }]
 }
@@ -43,12 +44,8 @@ export class Renewals {
     if (leases.length === 0) return []
     const terms = this.terms()
     const sentAtMs = this.clock.monotonicMs()
-    if (!terms.protocol.sendsRenewals) {
-      for (const lease of leases) lease.renewed(sentAtMs, terms.leaseMs)
-      return []
-    }
     const ours = (some: readonly Lease[]) => {
-      const [first, ...more] = claimsOf(terms, some)
+      const [first, ...more] = claimsOf(some)
       return { ...(more.length > 0 ? { $or: [first, ...more] } : first), ...leaseUnmoved(terms) }
     }
     const valid = isValidYet(terms)
@@ -77,10 +74,10 @@ export class Renewals {
 }
 
 /** The condition on the documents of each claim. */
-const claimsOf = (terms: Terms, leases: readonly Lease[]): Document[] =>
+const claimsOf = (leases: readonly Lease[]): Document[] =>
   [...Map.groupBy(leases, ({ claim }) => claim.number)].map(([claim, members]) => ({
     _id: { $in: members.map((lease) => lease.id) },
-    ...terms.protocol.leasedBy(members[0]!.claim.replica, claim),
+    ...underClaim(members[0]!.claim.replica, claim),
   }))
 
 /**
@@ -91,7 +88,7 @@ export async function uncountClaims(collection: Collection, terms: Terms, leases
   if (leases.length === 0) return
   const operations = leases.map((lease) => ({
     updateOne: {
-      filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token), ...leaseUnmoved(terms) },
+      filter: { _id: lease.id as never, lockedBy: lease.token, ...leaseUnmoved(terms) },
       update: [{ $set: { [`${terms.progress}.claims`]: withoutClaim(terms) } }],
       hint: ID_INDEX,
     },

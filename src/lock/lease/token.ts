@@ -1,5 +1,4 @@
 import type { Document } from 'mongodb'
-import { type Protocol, SAFE_PROTOCOL } from '../terms/protocol.js'
 
 /** The name, the claim and the step in a token, for people: `api-x2k~5f3a9c#1842.3`. */
 export function parseToken(token: string): { replica: string; name: string; claim: number; step: number } | undefined {
@@ -8,10 +7,15 @@ export function parseToken(token: string): { replica: string; name: string; clai
   return { replica: match[1]!, name: match[2]!, claim: Number(match[3]), step: Number(match[4]) }
 }
 
+/** Matches any step's token of a claim. '/' is the character after '.': the range holds `replica#claim.<any step>` and nothing else. */
+export const underClaim = (replica: string, claim: number): Document => ({
+  lockedBy: { $gte: `${replica}#${claim}.`, $lt: `${replica}#${claim}/` },
+})
+
 /** Matches any token of the claim that a document was read under. A token in no known form matches only itself; no token matches nothing. */
 export function underClaimOf(lockedBy: string | undefined): Document {
   const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
-  if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
+  if (token) return underClaim(token.replica, token.claim)
   return { lockedBy: lockedBy ?? { $in: [] } }
 }
 
@@ -24,9 +28,9 @@ export class Claimant {
 
   constructor(readonly identity: string) {}
 
-  nextClaim(protocol: Protocol): ClaimTokens {
+  nextClaim(): ClaimTokens {
     this.claims += 1
-    return new ClaimTokens(protocol, this.identity, this.claims)
+    return new ClaimTokens(this.identity, this.claims)
   }
 }
 
@@ -40,7 +44,6 @@ export class ClaimTokens {
   readonly token: string
 
   constructor(
-    private readonly protocol: Protocol,
     readonly replica: string,
     readonly number: number,
   ) {
@@ -49,6 +52,6 @@ export class ClaimTokens {
 
   nextToken(): string {
     this.step += 1
-    return this.protocol.tokenOf(this.replica, this.number, this.step)
+    return `${this.replica}#${this.number}.${this.step}`
   }
 }

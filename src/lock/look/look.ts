@@ -121,7 +121,7 @@ export class Looks {
   cursor(requests: readonly LookRequest[], options: AggregateOptions = {}) {
     const entries = {
       kind: 'lifecycle',
-      now: requests[0]?.terms.protocol.now() ?? '$$NOW',
+      now: '$$NOW',
       handledAt: 1,
       replicas: PRESENT_REPLICAS,
       lastSeen: LAST_SEEN,

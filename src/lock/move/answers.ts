@@ -57,7 +57,7 @@ export async function storeAnswer(
   const history = historyWith(terms, { outcome: 'owner', reason: `answered '${option}'${told}`, by })
   const answer = {
     questionId: literal(question.id),
-    ...{ option: literal(option), by: literal(by), comment: literal(comment), at: terms.protocol.now() },
+    ...{ option: literal(option), by: literal(by), comment: literal(comment), at: '$$NOW' },
   }
   const isOpen = { $and: [isInTime(terms, heldBackMs), { $not: [isAnswered(terms)] }] }
   const { matchedCount } = await documents.updateOne(
@@ -85,7 +85,7 @@ export async function storeAnswer(
 /** True if the question's time isn't over. */
 const isInTime = (terms: Terms, heldBackMs = 0): Document => {
   const deadline = inProgress(terms, 'question.deadline')
-  const isOver = { $lte: [{ $add: [deadline, heldBackMs] }, terms.protocol.now()] }
+  const isOver = { $lte: [{ $add: [deadline, heldBackMs] }, '$$NOW'] }
   return { $cond: [isDate(deadline), { $not: [isOver] }, true] }
 }
 

@@ -117,7 +117,7 @@ function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Do
 
 /** The document after the insert, whatever was there. */
 function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest, found: Document): Document {
-  const later = dueInMs && asleepUntil(terms, { $add: [terms.protocol.now(), dueInMs] })
+  const later = dueInMs && asleepUntil(terms, { $add: ['$$NOW', dueInMs] })
   const given: unknown = document['lockedAt'] ?? undefined
   const dueAt = later ?? given ?? TASK_LOCK_INIT_TIME
   const awoken = { lockedAt: later ? { $min: ['$lockedAt', later] } : TASK_LOCK_INIT_TIME }
@@ -131,7 +131,7 @@ function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest
   const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
     $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, later, by }) }],
   })
-  const createdAt = terms.protocol.now()
+  const createdAt = '$$NOW'
   const inserted = {
     $mergeObjects: ['$$ROOT', { createdAt }, literal(document), ...(later ? [{ lockedAt: later }] : [])],
   }

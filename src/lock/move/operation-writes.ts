@@ -99,7 +99,7 @@ export const operationWrites = {
       by,
       ...(phase && { to: phase }),
     })
-    const now = terms.protocol.now()
+    const now = '$$NOW'
     const begunAnew = {
       ...{ since: now, attempts: 0, claims: 0, history, operations: withMark(terms, operating) },
       ...(step !== undefined && { step: literal(step) }),

@@ -83,8 +83,8 @@ function hasBeenKept(terms: Terms, keepForMs: number): Document {
   if (keepForMs === 0) return isDue(terms)
   const since = inProgress(terms, 'since')
   const heldMs = terms.hold?.ms ?? 0
-  const isOver = { $lte: [{ $add: [since, keepForMs + heldMs] }, terms.protocol.now()] }
-  return { $and: [isDue(terms), isPastDate(terms, since), isOver] }
+  const isOver = { $lte: [{ $add: [since, keepForMs + heldMs] }, '$$NOW'] }
+  return { $and: [isDue(terms), isPastDate(since), isOver] }
 }
 
 /** Matches documents without undelivered callbacks: others are kept until these are delivered. */
@@ -93,7 +93,7 @@ const hasTold = ({ callbacks, progress }: Terms): Document =>
 
 function untilTold(terms: Terms, kept: Document): Document {
   const isOpen = { $ne: [{ $type: inProgress(terms, 'outbox.next') }, 'missing'] }
-  const later = { $add: [terms.protocol.now(), UNTOLD_PAUSE_MS] }
+  const later = { $add: ['$$NOW', UNTOLD_PAUSE_MS] }
   return { $cond: [isOpen, { $max: [kept, later] }, kept] }
 }
 const UNTOLD_PAUSE_MS = 5_000

@@ -35,7 +35,7 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
  * stays as it is. An insert queued for a document whose holder is gone is applied with it.
  */
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
-  const now = terms.protocol.now()
+  const now = '$$NOW'
   const reason = `owner wants ${rule.when}`
   const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.goTo })
   const progress = { since: now, attempts: 0, claims: 0, history, ...outboxAfterRule(terms, rule.goTo, reason) }

@@ -56,7 +56,7 @@ export function removalUpdate(
     phase: literal(removedPhase(lifecycle)),
     lockedAt: TASK_LOCK_INIT_TIME,
     lockedBy: '$$REMOVE',
-    updatedAt: terms.protocol.now(),
+    updatedAt: '$$NOW',
     [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), { history }, outbox] },
   }
   return [{ $set: removed }]

@@ -152,7 +152,7 @@ export const hasRoom = ({ callbacks, progress }: Terms): Document =>
  */
 function outboxWith(terms: Terms, names: readonly EntryName[], event: NewEvent, restMs: number): Document {
   const field = `$${terms.progress}.outbox`
-  const now = terms.protocol.now()
+  const now = '$$NOW'
   const added = names.map((callback, i) => ({
     seq: { $add: ['$$seq', i + 1] },
     callback: literal(callback),

@@ -39,8 +39,8 @@ export function stepPauseMs(steps: number, { afterSteps }: BackOffRule): number 
  */
 export function waitedMs(terms: Terms): Document {
   const dates = ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since')]
-  const newest = { $max: { $filter: { input: dates, as: 'date', cond: isPastDate(terms, '$$date') } } }
-  const sinceThen = { $subtract: [terms.protocol.now(), '$$from'] }
+  const newest = { $max: { $filter: { input: dates, as: 'date', cond: isPastDate('$$date') } } }
+  const sinceThen = { $subtract: ['$$NOW', '$$from'] }
   return { $let: { vars: { from: newest }, in: { $cond: [isDate('$$from'), sinceThen, 0] } } }
 }
 

@@ -68,7 +68,7 @@ export function historyWith(
 ): Document {
   const field = `$${terms.progress}.history`
   const added = {
-    at: terms.protocol.now(),
+    at: '$$NOW',
     from: '$phase',
     to: to === undefined ? '$phase' : textOr(to),
     step: literal(step),

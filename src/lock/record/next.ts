@@ -66,7 +66,7 @@ export function leftFor(
     begin,
     lockedAt: later ?? insert.lockedAt ?? '$$REMOVE',
     by: literal(insert.by),
-    at: terms.protocol.now(),
+    at: '$$NOW',
   }
   return { $mergeObjects: [`$${terms.progress}`, { next }] }
 }
@@ -76,7 +76,7 @@ export function begunIn(
   terms: Terms,
   { phase, lockedAt, by }: { readonly phase: Document; readonly lockedAt: unknown; readonly by: string | Document },
 ): Document {
-  const now = terms.protocol.now()
+  const now = '$$NOW'
   const history = historyWith(terms, { outcome: 'owner', reason: 'inserted again', by, to: phase })
   const begun = { since: now, attempts: 0, claims: 0, history }
   const progress = { $mergeObjects: [progressAcrossPhases(terms), begun] }

@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
 import type { ClockHold } from './clock-steps.js'
 import { TASK_LOCK_INIT_TIME } from './constants.js'
-import { type Protocol, SAFE_PROTOCOL } from './protocol.js'
 
 /**
  * The terms that all commands of a lifecycle's lock protocol are built from. `lockTimeoutMs` is part of the data: leases and sleeps are encoded
@@ -22,7 +21,6 @@ export interface Terms {
   readonly backOff: BackOffRule
   /** The least pause of a wait whose handler names none. */
   readonly leastWaitMs: number
-  readonly protocol: Protocol
   /** In these phases only documents that match are looked for and claimed; the others are left to replicas that can work on them. */
   readonly only?: Only | undefined
   /** The callbacks that are notified of changes of documents. Absent: none, and nothing is stored for them. */
@@ -77,7 +75,6 @@ export const termsOf = (lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTi
   progress: 'progress',
   backOff: DEFAULT_BACK_OFF,
   leastWaitMs: 1_000,
-  protocol: SAFE_PROTOCOL,
   ...more,
 })
 
@@ -90,8 +87,8 @@ export const isDate = (path: string): Document => ({ $eq: [{ $type: path }, 'dat
  * True if time can have passed since a date: it isn't in the future, nor so far from now that the server's date arithmetic overflows (error 15)
  * or JavaScript reads an Invalid Date.
  */
-export const isPastDate = (terms: Terms, path: string): Document => ({
-  $and: [isDate(path), { $gte: [path, TASK_LOCK_INIT_TIME] }, { $lte: [path, terms.protocol.now()] }],
+export const isPastDate = (path: string): Document => ({
+  $and: [isDate(path), { $gte: [path, TASK_LOCK_INIT_TIME] }, { $lte: [path, '$$NOW'] }],
 })
 
 /** The number at `path` if it is a sane count, else 0: a string, an array or NaN is mended, not kept. */
@@ -121,7 +118,7 @@ export const progressIfOurs = (terms: Terms, changed: Document): Document => ({
 /** The time when the document entered its phase; now if no replica has recorded that. */
 export function enteredAt(terms: Terms): Document {
   const since = inProgress(terms, 'since')
-  return { $cond: [isPastDate(terms, since), since, terms.protocol.now()] }
+  return { $cond: [isPastDate(since), since, '$$NOW'] }
 }
 
 /** `progress.claims` without the latest claim: it says nothing about the document. */

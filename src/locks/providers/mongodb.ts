@@ -1,6 +1,6 @@
 import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
-import { COMMITTED, claimFence, isValid, literal, readOwnFields, STEP_SLACK_MS, termsOf } from '../../lock/index.js'
+import { COMMITTED, claimFence, isValid, literal, readOwnFields, STEP_SLACK_MS } from '../../lock/index.js'
 import { freedToken, isReleased, RELEASED_TOKEN, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -32,8 +32,6 @@ const isFree = { $or: [{ $lte: ['$lockUntil', '$$NOW'] }, isReleasedAhead] }
 const isHeld = { $not: [isFree] }
 
 const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
-/** A lock is claimed with the same kind of fence as any Phaselock document. */
-const fence = claimFence(termsOf(0))
 
 /**
  * Locks in MongoDB, shared with Java's ShedLock:
@@ -150,7 +148,7 @@ const ownership = ({ token, lockAtMostForMs }: Request): Document => ({
   lockUntil: later(lockAtMostForMs),
   lockedAt: '$$NOW',
   lockedBy: literal(token),
-  fence,
+  fence: claimFence,
 })
 
 /** The condition that `lockedBy` is a string ending with the reentry. */

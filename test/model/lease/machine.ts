@@ -5,7 +5,7 @@ import type { Machine, Move } from '../explore.js'
 import { fenceOf, ModelDatabase } from './database.js'
 import { hasRival, stuck, twice } from './judgement.js'
 import { Others } from './others.js'
-import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, termsOfReplica } from './protections.js'
+import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, termsIn } from './protections.js'
 import {
   type Doubt,
   dropped,
@@ -61,6 +61,7 @@ export class LeaseMachine implements Machine<World> {
   ]
   private readonly database: ModelDatabase
   private readonly others: Others
+  private readonly terms: Terms
 
   constructor(
     private readonly protections: Protections,
@@ -68,6 +69,7 @@ export class LeaseMachine implements Machine<World> {
   ) {
     this.database = new ModelDatabase(bounds.effects === true)
     this.others = new Others(this.database, protections, bounds)
+    this.terms = termsIn(bounds)
   }
 
   *moves(world: World): Generator<Move<World>> {
@@ -115,7 +117,7 @@ export class LeaseMachine implements Machine<World> {
   private *claims(world: World, replica: string): Generator<Move<World>> {
     if (world.claimsSoFar >= this.bounds.claims) return
     const claim = world.claimsSoFar + 1
-    const token = this.terms(replica).protocol.tokenOf(replica, claim, 1)
+    const token = this.protections.tokenOf(replica, claim, 1)
     const counted = { ...world, claimsSoFar: claim }
     const won = this.executeClaim(counted, replica, token)
     if (won.matched) {
@@ -135,10 +137,10 @@ export class LeaseMachine implements Machine<World> {
 
   private executeClaim(world: World, replica: string, token: string): Written {
     const { protections, database } = this
-    const terms = this.terms(replica, world.tick)
-    const write = () => protections.commands.claim(terms, world.document!['phase'], token)
+    const write = () => protections.commands.claim(this.terms, world.document!['phase'], token)
     const isWorking = world.document?.['phase'] === PHASE || world.document?.['phase'] === 'Deleting'
-    const document = isWorking ? database.execute(`claim ${token}`, write, world.document, world.tick) : null
+    const now = this.now(replica, world.tick)
+    const document = isWorking ? database.execute(`claim ${token}`, write, world.document, now) : null
     if (!document) return { world, matched: false, broken: [] }
     const broken = hasRival(world) ? ['I6'] : []
     return { world: { ...world, document, epoch: world.epoch + 1, legacy: null }, matched: true, broken }
@@ -199,7 +201,7 @@ export class LeaseMachine implements Machine<World> {
   }
 
   private tokenAfter({ replica, claim, step }: Task): string {
-    return this.terms(replica).protocol.tokenOf(replica, claim, step + 1)
+    return this.protections.tokenOf(replica, claim, step + 1)
   }
 
   private end(world: World, task: Task, kind: EndName, next: string | null): Move<World> {
@@ -210,7 +212,7 @@ export class LeaseMachine implements Machine<World> {
       return { action, to: stays ? after : this.recorded(after, task, next), broken }
     }
     if (!this.protections.readsBack) return { action, to: this.recorded(after, task, next), broken: ['I9'] }
-    const trace = this.protections.traceOf(world.document ?? undefined, this.terms(task.replica), {
+    const trace = this.protections.traceOf(world.document ?? undefined, this.terms, {
       token: task.token,
       nextToken: next,
     })
@@ -249,21 +251,21 @@ export class LeaseMachine implements Machine<World> {
   private execute(world: World, by: Pick<Task, 'token' | 'epoch'>, kind: EndName, next: string | null): Written {
     const { commands } = this.protections
     const { token } = by
-    const write = () =>
-      commands.end(this.terms(replicaOf(token), world.tick), { kind: ENDS[kind], token, nextToken: next })
-    const document = this.database.execute(`${kind} ${token} ${next}`, write, world.document, world.tick)
+    const write = () => commands.end(this.terms, { kind: ENDS[kind], token, nextToken: next })
+    const now = this.now(replicaOf(token), world.tick)
+    const document = this.database.execute(`${kind} ${token} ${next}`, write, world.document, now)
     if (!document) return { world, matched: false, broken: [] }
     const broken = [...(world.epoch === by.epoch ? [] : ['I1']), ...(world.recorded > by.epoch ? ['I2'] : [])]
     const epoch = kind === 'again' ? world.epoch + 1 : world.epoch
     const to = { ...world, document, epoch, recorded: Math.max(world.recorded, by.epoch) }
-    return { world: to, matched: true, broken: [...broken, ...stuck(to, this.database, this.terms('a'))] }
+    return { world: to, matched: true, broken: [...broken, ...stuck(to, this.database, this.terms)] }
   }
 
   /** What a read-back says of an end in doubt; where it wasn't executed it is sent again, until an answer comes. */
   private settle(world: World, task: Task, doubt: Doubt): Move<World> {
     const action = `${doubt.kind} ${task.token}: read back`
     const { token, next } = doubt
-    const trace = this.protections.traceOf(world.document ?? undefined, this.terms(task.replica), {
+    const trace = this.protections.traceOf(world.document ?? undefined, this.terms, {
       token,
       nextToken: next,
     })
@@ -287,7 +289,7 @@ export class LeaseMachine implements Machine<World> {
         ? { ...to, tasks: replaced(to.tasks, task, { ...task, token: open.next, step: task.step + 1 }) }
         : to
     const write = { token: open.token, nextToken: open.next }
-    const trace = this.protections.traceOf(world.document ?? undefined, this.terms(replicaOf(open.token)), write)
+    const trace = this.protections.traceOf(world.document ?? undefined, this.terms, write)
     if (trace === 'movedOn') return { action, to: close(task && !task.doubt ? dropped(world, task) : world) }
     if (trace === 'written') {
       return { action, to: close(goOn(world)), broken: world.executed.includes(idOf(open)) ? [] : ['I9'] }
@@ -312,8 +314,9 @@ export class LeaseMachine implements Machine<World> {
   }
 
   private renew(world: World, replica: string, claim: number, startedAt: number): Written {
-    const write = () => this.protections.commands.renew(this.terms(replica, startedAt), replica, claim)
-    const document = this.database.execute(`renewal ${replica} ${claim}`, write, world.document, startedAt)
+    const write = () => this.protections.commands.renew(this.terms, replica, claim)
+    const now = this.now(replica, startedAt)
+    const document = this.database.execute(`renewal ${replica} ${claim}`, write, world.document, now)
     if (!document) return { world, matched: false, broken: [] }
     const tasks = world.tasks.map((one) =>
       one.replica === replica && one.claim === claim ? { ...one, from: Math.max(one.from, startedAt) } : one,
@@ -371,8 +374,9 @@ export class LeaseMachine implements Machine<World> {
     return { action, to, broken: task.epoch < world.highestEpoch ? ['I3'] : [] }
   }
 
-  private terms(replica: string, tick = 0): Terms {
-    return termsOfReplica(this.protections, this.bounds, replica, tick)
+  /** The time by which a replica's command goes that the server begins at this tick. */
+  private now(replica: string, tick: number): number {
+    return tick + this.protections.aheadOf(replica)
   }
 }
 

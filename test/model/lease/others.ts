@@ -3,16 +3,20 @@ import { ID } from '../commands.js'
 import type { Move } from '../explore.js'
 import { at, type ModelDatabase } from './database.js'
 import { hasRival, isHeld, stuck } from './judgement.js'
-import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, RULE, termsOfReplica } from './protections.js'
+import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, RULE, termsIn } from './protections.js'
 import type { Late, World } from './state.js'
 
 /** Whoever touches a document without a task on it: owners and state rules, a writer of the old kind, early recovery after a crash. */
 export class Others {
+  private readonly terms: Terms
+
   constructor(
     private readonly database: ModelDatabase,
     private readonly protections: Protections,
     private readonly bounds: Bounds,
-  ) {}
+  ) {
+    this.terms = termsIn(bounds)
+  }
 
   *moves(world: World): Generator<Move<World>> {
     yield* this.owners(world)
@@ -26,14 +30,14 @@ export class Others {
     if (bounds.wishes && document) {
       if (document['state'] !== RULE.when)
         yield { action: 'wish', to: { ...world, document: this.database.one({ ...document, state: RULE.when }) } }
-      const write = () => protections.commands.rule(this.terms('a'), RULE)
+      const write = () => protections.commands.rule(this.terms, RULE)
       const ruled = this.database.execute('rule', write, document, world.tick)
       if (ruled) {
         const to = { ...world, document: ruled, epoch: world.epoch + 1, recorded: world.epoch + 1 }
         yield {
           action: 'rule',
           to,
-          broken: [...(isHeld(world) ? ['I4'] : []), ...stuck(to, this.database, this.terms('a'))],
+          broken: [...(isHeld(world) ? ['I4'] : []), ...stuck(to, this.database, this.terms)],
         }
       }
     }
@@ -82,14 +86,10 @@ export class Others {
 
   recoveryArrives(world: World, late: Late & { what: 'recovery' }): Move<World> {
     const { recovery } = this.protections
-    const write = () => recovery(this.terms(late.replica), late.readAt)
+    const write = () => recovery(this.terms, late.readAt)
     const document = this.database.execute(`recovery ${late.replica} ${late.readAt}`, write, world.document, world.tick)
     const action = `recovery of ${late.replica} arrives`
     if (!document) return { action, to: world }
     return { action, to: { ...world, document }, broken: isHeld(world) ? ['I4'] : [] }
-  }
-
-  private terms(replica: string): Terms {
-    return termsOfReplica(this.protections, this.bounds, replica)
   }
 }

@@ -1,6 +1,5 @@
 import { traceOf } from '../../../src/lock/end/read-back.js'
-import { type Terms, termsOf } from '../../../src/lock/index.js'
-import type { Protocol } from '../../../src/lock/terms/protocol.js'
+import { ClaimTokens, type Terms, termsOf } from '../../../src/lock/index.js'
 import type { Write } from '../captured.js'
 import { COMMANDS, recoveryOf } from '../commands.js'
 import { at, TICK_MS } from './database.js'
@@ -17,8 +16,9 @@ export interface Protections {
   /** Of the leases of replica a, by a command that has read the server's time at this tick. */
   readonly recovery: (terms: Terms, readAt: number) => Write
   readonly traceOf: typeof traceOf
-  readonly protocol: Partial<Protocol>
-  /** How many ticks a replica's clock is ahead, where `protocol.now` is the client's. */
+  /** The token of a claim's step. */
+  readonly tokenOf: (replica: string, claim: number, step: number) => string
+  /** How many ticks the clock is ahead by which a replica's commands go. */
   readonly aheadOf: (replica: string) => number
   /** One document's writes go in one order, one at a time. */
   readonly oneAtATime: boolean
@@ -27,6 +27,11 @@ export interface Protections {
   readonly againRestartsAge: boolean
   readonly ageCountsFromAnswer: boolean
   readonly unlocksUnderHandler: boolean
+}
+
+function tokenOf(replica: string, claim: number, step: number): string {
+  const tokens = new ClaimTokens(replica, claim)
+  return Array.from({ length: step - 1 }, () => tokens.nextToken()).at(-1) ?? tokens.token
 }
 
 const recoveries = new Map<string, Write>()
@@ -41,7 +46,7 @@ export const PROTECTED: Protections = {
   commands: COMMANDS,
   recovery: ({ legacyWriters }, readAt) => recoveries.get(`${legacyWriters} ${readAt}`)!,
   traceOf,
-  protocol: {},
+  tokenOf,
   aheadOf: () => 0,
   oneAtATime: true,
   readsBack: true,
@@ -70,15 +75,5 @@ export interface Bounds {
   readonly effects?: boolean
 }
 
-const termsFor = ({ protocol }: Protections, { legacy = false }: Bounds, more: Partial<Terms> = {}): Terms => {
-  const terms = termsOf(LOCK_TIMEOUT * TICK_MS, { legacyWriters: legacy, ...more })
-  return { ...terms, protocol: { ...terms.protocol, ...protocol } }
-}
-
-/** Those that a replica goes by at a tick of the server's clock. */
-export function termsOfReplica(protections: Protections, bounds: Bounds, replica: string, tick = 0): Terms {
-  const terms = termsFor(protections, bounds)
-  const ahead = protections.aheadOf(replica)
-  if (ahead === 0) return terms
-  return { ...terms, protocol: { ...terms.protocol, now: () => at(tick + ahead) } }
-}
+/** Those that all replicas go by. */
+export const termsIn = ({ legacy = false }: Bounds): Terms => termsOf(LOCK_TIMEOUT * TICK_MS, { legacyWriters: legacy })

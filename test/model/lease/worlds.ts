@@ -74,19 +74,19 @@ export const MUTATIONS: readonly Mutation[] = [
     without: "the token in a holder's writes",
     world: 'claims',
     breaks: 'I1',
-    protections: { protocol: { heldBy: () => ({}) } },
+    protections: withCommands({ end: (...of) => filtered(COMMANDS.end(...of), without('lockedBy')) }),
   },
   {
     without: 'a token for each step',
     world: 'claims',
     breaks: 'I1',
-    protections: { protocol: { tokenOf: (replica, claim) => `${replica}#${claim}.1` } },
+    protections: { tokenOf: (replica, claim) => `${replica}#${claim}.1` },
   },
   {
     without: 'a token for each claim',
     world: 'claims',
     breaks: 'I1',
-    protections: { protocol: { tokenOf: (replica) => `${replica}#1.1` } },
+    protections: { tokenOf: (replica) => `${replica}#1.1` },
   },
   {
     without: "the server's clock",
@@ -128,7 +128,13 @@ export const MUTATIONS: readonly Mutation[] = [
     without: "the holder in a renewal's condition",
     world: 'renewals',
     breaks: 'I5',
-    protections: { protocol: { leasedBy: (replica) => ({ lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` } }) } },
+    protections: withCommands({
+      renew: (terms, replica, claim) =>
+        filtered(COMMANDS.renew(terms, replica, claim), (filter) => ({
+          ...filter,
+          lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` },
+        })),
+    }),
   },
   {
     without: 'the larger of lockedAt and now in a renewal',
@@ -165,7 +171,7 @@ export const MUTATIONS: readonly Mutation[] = [
     world: 'owners and effects',
     breaks: 'I3',
     protections: withCommands({
-      claim: (terms, ...of) => setting(COMMANDS.claim(terms, ...of), { fence: firstFence(terms) }),
+      claim: (...of) => setting(COMMANDS.claim(...of), { fence: firstFence }),
     }),
   },
   {

@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../../../database/index.js'
-import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from '../../../lock/index.js'
+import { RefusingDocuments, type Terms, termsOf, WorkSplit } from '../../../lock/index.js'
 import { numbered, typed } from '../../../options/index.js'
 import { EventWriter } from '../../events/event-writer.js'
 import { workingPhases } from '../../model/model.js'
@@ -32,11 +32,10 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const terms = (): Terms => {
     const { dueMs, leaseMs, knownUntil: validUntil } = registry.lockTimeout(model)
     const { legacyWriters, progress, backOff, callbacks } = model.settings
-    const protocol = options.protocol ?? SAFE_PROTOCOL
     const held = serverClock.hold()
     const hold = held && { ...held, working }
     return termsOf(dueMs, {
-      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, working, callbacks },
+      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, hold, working, callbacks },
       only: lifecycle.only?.(),
       leastWaitMs: options.tickEvery,
     })

@@ -1,5 +1,4 @@
 import { requireNode } from '../../../config/index.js'
-import type { Protocol } from '../../../lock/index.js'
 import { processOptions, readOptions, shown, t } from '../../../options/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { Alongside } from '../../background/background.js'
@@ -56,7 +55,6 @@ const replicaOptions = t.object({
   onBadPlan: t.withDefault(t.oneOf(['warn', 'refuse']), 'warn'),
   threadPool: t.anything<ThreadPool>(),
   sharedPlaces: t.anything<SharedPlaces>(),
-  protocol: t.anything<Protocol>(),
   mayBeIdle: t.optional(t.flag),
 } satisfies t.TypesOf<ReplicaOptions>)
 
@@ -67,7 +65,7 @@ export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {
-    internal: ['threadPool', 'sharedPlaces', 'protocol', 'mayBeIdle'],
+    internal: ['threadPool', 'sharedPlaces', 'mayBeIdle'],
     renamed: {
       graceMs: 'grace',
       blockedAfterMs: 'blockedAfter',

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import type { Rights } from '../../../database/index.js'
 import type { DoorbellKind } from '../../../doorbell/index.js'
-import type { Only, Protocol } from '../../../lock/index.js'
+import type { Only } from '../../../lock/index.js'
 import type { DoorbellMode } from '../../../options/index.js'
 import type { Clock, Duration } from '../../../time/index.js'
 import type { Alongside } from '../../background/background.js'
@@ -126,8 +126,6 @@ export interface ReplicaOptions {
   readonly threadPool?: ThreadPool | undefined
   /** Places that several replicas of a process share, instead of `concurrency`. @internal */
   readonly sharedPlaces?: SharedPlaces | undefined
-  /** @internal */
-  readonly protocol?: Protocol | undefined
   /** True if it may have no lifecycles: a Nest app has a replica of its own database, also where all lifecycles are in others. @internal */
   readonly mayBeIdle?: boolean | undefined
 }
