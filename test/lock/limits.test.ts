@@ -136,7 +136,7 @@ describe('the slots of a limit', () => {
     expect(await ask()).toBe(0)
   })
 
-  test('of all limits that a phase needs are kept for it in the end, by turns with those that need fewer', async () => {
+  test('of several limits: a phase holds those it has while it waits for the next, first come, first served', async () => {
     const { db } = database
     await setLimit(db, 'a', { slots: 1 })
     await setLimit(db, 'b', { slots: 2 })
@@ -145,37 +145,24 @@ describe('the slots of a limit', () => {
     const [both, a, b] = [needing('a', 'b'), needing('a'), needing('b')]
     expect(await slots.take(b, 2, 'b')).toBe(2)
     expect(await slots.take(both, 5, 'both')).toBe(0)
-    expect(await slots.take(a, 5, 'a')).toBe(1) // it is kept for nobody yet
-    clock.advance(2_000)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    slots.give(a, 1)
-    expect(await slots.take(a, 5, 'a')).toBe(0)
-    expect(await slots.take(both, 5, 'both')).toBe(0) // but it has that of a now
+    expect(await slots.take(a, 5, 'a')).toBe(0) // both has it
+    clock.advance(100)
     slots.give(b, 1)
-    expect(await slots.take(b, 5, 'b')).toBe(0)
+    expect(await slots.take(b, 5, 'b')).toBe(0) // both came first
     expect(await slots.take(both, 5, 'both')).toBe(1)
+    expect(await slots.take(b, 5, 'b')).toBe(0)
     slots.give(both, 1)
+    clock.advance(100) // it may ask again
+    expect(await slots.take(both, 5, 'both')).toBe(0) // now a came first, and b
     expect(await slots.take(b, 5, 'b')).toBe(1)
     expect(await slots.take(a, 5, 'a')).toBe(1)
     slots.give(a, 1)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
 
-    // What is missing isn't given back for long: the others go on.
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    clock.advance(2_000)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    expect(await slots.take(a, 5, 'a')).toBe(0)
-    clock.advance(1_900)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    clock.advance(200)
-    await eventually(async () => expect(await slots.take(a, 5, 'a')).toBe(1))
-    slots.give(a, 1)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    clock.advance(4_000)
-    // Nor is anything kept for what only people could give it, or that no longer asks.
+    // Nothing is held while only a person can give what is missing.
     await new Limits(db).pause('b', { by: 'ana' })
     slots.askAnew()
     clock.advance(1_000)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
     expect(await slots.take(both, 5, 'both')).toBe(0)
     expect(await slots.take(a, 5, 'a')).toBe(1)
     slots.give(a, 1)
@@ -190,24 +177,23 @@ describe('the slots of a limit', () => {
     ['paused', (db: Db) => new Limits(db).pause('a', { by: 'ana' })],
     ['lowered', (db: Db) => setLimit(db, 'a', { slots: 0 })],
     ['removed', (db: Db) => new Limits(db).remove('a')],
-  ])('kept for a phase begin nothing once their limit is %s', async (_what, change) => {
+  ])('held by a phase that waits begin nothing once their limit is %s', async (_what, change) => {
     const { db } = database
     for (const name of ['a', 'b']) await setLimit(db, name, { slots: 1 })
     const clock = new ManualClock()
     const slots = slotsOf(db, clock)
     expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
-    clock.advance(2_000)
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(slots.held().map(({ used }) => used)).toEqual([1, 1])
     await change(db)
+    clock.advance(2_000)
     slots.give(needing('b'), 1)
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
     await slots.stop()
   })
 
-  test('are kept for a phase that has a place now and then only, and not for one that no longer wants any', async () => {
+  test('are held by a phase as long as it asks, and not by one that no longer wants any', async () => {
     const { db } = database
     for (const name of ['a', 'b']) await setLimit(db, name, { slots: 1 })
     const clock = new ManualClock()
@@ -215,10 +201,8 @@ describe('the slots of a limit', () => {
     const used = () => slots.held().map((one) => one.used)
     expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
-    clock.advance(9_000)
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(used()).toEqual([1, 1])
-    clock.advance(2_100) // nobody has asked
+    clock.advance(2_100) // it hasn't asked
     await eventually(() => expect(used()).toEqual([1, 0]))
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(used()).toEqual([1, 1])

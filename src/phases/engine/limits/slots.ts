@@ -12,23 +12,21 @@ export interface Needing {
 /** @param by who has given them back unused; undefined: they were in use */
 type OnFree = (needs: readonly LimitNeed[], by: string | undefined) => void
 
-/** What has got no slots when it last asked. */
-interface InVain {
-  readonly needs: readonly LimitNeed[]
+/** A phase that lacked slots when it last asked. */
+interface Waiting {
+  /** The limit that it waits for. */
+  readonly missing: LimitNeed
+  /** Monotonic time of its first request without success: its place in line. */
   readonly sinceMs: number
   readonly times: number
   readonly askedAtMs: number
-  /** Others have what is missing, and will give it back. */
-  readonly isHopeful: boolean
-  /** Slots for one document of it that are kept while those of another limit are missing. */
-  readonly kept: Set<LimitNeed>
+  /** Slots for one document, of the limits before the missing one: it holds them while it waits. */
+  readonly held: ReadonlySet<LimitNeed>
 }
 
-/** Who has got nothing for so long goes first. */
-const GOES_FIRST_AFTER_MS = 2_000
-/** For who hasn't asked for so long nothing is kept: it may have no place, or no longer want any. */
+/** A phase that asks less often gives up its place in line, with what it holds: it may have no room, or nothing due. */
 const ASKS_WITHIN_MS = 2_000
-/** What it has waited is remembered for longer: it may get a place now and then only. */
+/** It gets that place back if it asks again within this: it may have room now and then only. */
 const REMEMBERED_MS = 60_000
 
 /**
@@ -41,7 +39,7 @@ const REMEMBERED_MS = 60_000
 export class Slots {
   private readonly leases = new Map<string, LeasedSlots>()
   private readonly listeners: OnFree[] = []
-  private readonly inVain = new Map<string, InVain>()
+  private readonly waiting = new Map<string, Waiting>()
   private readonly requests: SlotRequests
   private timer: NodeJS.Timeout | undefined
   private stopped = false
@@ -51,52 +49,53 @@ export class Slots {
   }
 
   /**
-   * How many documents of a phase may be claimed now, at most `most`; their slots are in use from now on.
+   * Takes slots for documents of a phase. They are in use from now on.
    *
-   * Who has got nothing for long goes first: of each limit that it needs others get none before it, and slots for one document are kept for it
-   * until it has those of all. By turns with the others, as what is missing may be in use for long: from 2 to 4 s of waiting, 8 to 16, 64 to
-   * 128, 512 to 1,024…
-   * Limits are asked for in the order of their names, so that none who keep some wait for each other.
-   * @param by who asks
+   * First come, first served: while a phase waits for a limit, those that came later get none of it. Several limits are taken in the order of their
+   * names, and a phase holds slots for one document of those it has while it waits for the next (ordered acquisition, so that no two wait for each
+   * other; Havender, "Avoiding deadlock in multitasking systems", 1968). It holds none while it waits for what only a person or time can give.
+   * @param limits in the order of their names
+   * @param by the phase
+   * @returns the number of documents that may be claimed, at most `most`
    */
   async take({ limits = [] }: Needing, most: number, by: string): Promise<number> {
     const now = this.options.clock.monotonicMs()
-    const known = this.inVain.get(by)
-    const waited = known && now - known.askedAtMs <= REMEMBERED_MS ? known : undefined
-    const goesFirst = waited !== undefined && isItsTurn(waited, now)
-    // In use for it from here on, whatever becomes of its turn meanwhile.
-    const before = [...(known?.kept ?? [])]
-    const had = new Map(before.map((need) => [need, 1]))
-    known?.kept.clear()
-    const kept = new Set<LimitNeed>()
+    const before = this.waiting.get(by)
+    const waited = before && now - before.askedAtMs <= REMEMBERED_MS ? before : undefined
+    const sinceMs = waited?.sinceMs ?? now
+    // What it held is in use for it from here on, whatever becomes of its place in the meantime.
+    const had = new Map([...(before?.held ?? [])].map((need) => [need, 1]))
+    const heldBefore = [...had.keys()]
+    const held = new Set<LimitNeed>()
+    if (before) this.waiting.set(by, { ...before, askedAtMs: now, held })
     let count = most
     let missing: LimitNeed | undefined
     try {
       for (const need of limits) {
         const some = had.get(need) ?? 0
+        const isEnough = count <= some
         const more =
-          count <= some || this.isOfAnother(need, by, now) ? 0 : await this.leased(need).take(need, count - some)
+          isEnough || this.isAnothersTurn(need, by, sinceMs, now) ? 0 : await this.leased(need).take(need, count - some)
         had.set(need, some + more)
         count = Math.min(count, some + more)
         if (count === 0) missing = need
         if (missing) break
       }
       // Its limit may have been paused or lowered since, or this process stood still.
-      missing ??= await this.firstUnconfirmed(before)
+      missing ??= await this.firstUnconfirmed(heldBefore)
       if (missing) {
         count = 0
         const isHopeful = !this.leased(missing).isHopeless(missing)
         const areSound = [...had].every(([need, n]) => n === 0 || this.leased(need).isSound)
-        if (goesFirst && isHopeful && areSound) for (const [need, n] of had) if (n > 0) kept.add(need)
-        const [sinceMs, times] = [waited?.sinceMs ?? now, (waited?.times ?? 0) + 1]
-        this.inVain.set(by, { needs: limits, sinceMs, times, askedAtMs: now, isHopeful, kept })
-      } else this.inVain.delete(by)
+        if (isHopeful && areSound) for (const [need, n] of had) if (n > 0) held.add(need)
+        this.waiting.set(by, { missing, sinceMs, times: (waited?.times ?? 0) + 1, askedAtMs: now, held })
+      } else this.waiting.delete(by)
     } catch (error) {
       count = 0
       throw error
     } finally {
-      // What a later limit had no slots for: others may have them at once, as they may have what is missing here.
-      for (const [need, n] of had) this.handBack(need, n - (kept.has(need) ? 1 : count))
+      // Others may have at once what it can't use yet.
+      for (const [need, n] of had) this.handBack(need, n - (held.has(need) ? 1 : count))
     }
     this.watch()
     return count
@@ -142,11 +141,11 @@ export class Slots {
     this.listeners.push(listener)
   }
 
-  /** It no longer wants any. */
+  /** A phase no longer wants any. */
   noLonger(by: string): void {
-    const { kept } = this.inVain.get(by) ?? {}
-    this.inVain.delete(by)
-    if (kept) this.drop(kept, by)
+    const waits = this.waiting.get(by)
+    this.waiting.delete(by)
+    if (waits) this.drop(waits.held, by)
   }
 
   /**
@@ -156,7 +155,7 @@ export class Slots {
   againInMs({ limits = [] }: Needing, by?: string): number {
     const leastMs = askAgainMs(0, 1)
     const againMs = Math.max(0, ...limits.map((need) => this.leased(need).againInMs))
-    const waited = by !== undefined && againMs === 0 ? this.inVain.get(by) : undefined
+    const waited = by !== undefined && againMs === 0 ? this.waiting.get(by) : undefined
     if (!waited) return Math.max(leastMs, againMs)
     return askAgainMs(this.options.clock.monotonicMs() - waited.sinceMs, waited.times)
   }
@@ -187,8 +186,8 @@ export class Slots {
   async stop(): Promise<void> {
     this.stopped = true
     clearTimeout(this.timer)
-    for (const { kept } of this.inVain.values()) for (const need of kept) this.leased(need).giveBack(need, 1, true)
-    this.inVain.clear()
+    for (const { held } of this.waiting.values()) for (const need of held) this.leased(need).giveBack(need, 1, true)
+    this.waiting.clear()
     await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
   }
 
@@ -202,14 +201,16 @@ export class Slots {
     return needs.find((_, i) => !confirmed[i])
   }
 
-  /** Whether somebody who has waited for longer goes first, and still lacks this. */
-  private isOfAnother({ limit }: LimitNeed, by: string, now: number): boolean {
-    const sinceMs = this.inVain.get(by)?.sinceMs ?? now
-    for (const [other, waits] of this.inVain) {
-      if (other === by || waits.sinceMs >= sinceMs || !goesFirst(waits, now)) continue
-      if (waits.needs.some((need) => need.limit === limit && !waits.kept.has(need))) return true
-    }
-    return false
+  /** True if a phase that came earlier waits for this limit. */
+  private isAnothersTurn({ limit }: LimitNeed, by: string, sinceMs: number, now: number): boolean {
+    return [...this.waiting].some(
+      ([other, waits]) =>
+        other !== by && waits.sinceMs < sinceMs && waits.missing.limit === limit && this.isInLine(waits, now),
+    )
+  }
+
+  private isInLine({ missing, askedAtMs }: Waiting, now: number): boolean {
+    return now - askedAtMs <= ASKS_WITHIN_MS && !this.leased(missing).isHopeless(missing)
   }
 
   /** Others may have them at once. */
@@ -220,18 +221,20 @@ export class Slots {
     void lease.settle().catch(() => undefined)
   }
 
-  /** What is kept for who no longer goes first, or may not begin with it, is free again. */
-  private dropKept(): void {
+  /** Gives back what phases hold that are no longer in line, or may not begin with it. */
+  private dropHeld(): void {
     const now = this.options.clock.monotonicMs()
-    for (const [by, waits] of this.inVain) {
-      const areSound = [...waits.kept].every((need) => this.leased(need).isSound)
-      if (!areSound || !goesFirst(waits, now)) this.drop(waits.kept, by)
+    for (const [by, waits] of this.waiting) {
+      if (waits.held.size === 0) continue
+      const areSound = [...waits.held].every((need) => this.leased(need).isSound)
+      if (areSound && this.isInLine(waits, now)) continue
+      this.waiting.set(by, { ...waits, held: new Set() })
+      this.drop(waits.held, by)
     }
   }
 
-  private drop(kept: Set<LimitNeed>, by: string): void {
-    const needs = [...kept]
-    kept.clear()
+  private drop(held: ReadonlySet<LimitNeed>, by: string): void {
+    const needs = [...held]
     for (const need of needs) this.handBack(need, 1)
     this.wake(needs, by)
   }
@@ -248,7 +251,7 @@ export class Slots {
 
   private round(): void {
     this.timer = undefined
-    this.dropKept()
+    this.dropHeld()
     const leases = [...this.leases]
     for (const [name, lease] of leases) {
       if (lease.isKey && lease.isIdle && !lease.isAsking) this.leases.delete(name)
@@ -256,15 +259,4 @@ export class Slots {
     }
     if (leases.some(([, lease]) => !lease.isIdle)) this.watch()
   }
-}
-
-/** Whether others make way for it now. */
-const goesFirst = (waits: InVain, now: number): boolean =>
-  now - waits.askedAtMs <= ASKS_WITHIN_MS && isItsTurn(waits, now)
-
-function isItsTurn({ sinceMs, isHopeful }: InVain, now: number): boolean {
-  const waitedMs = now - sinceMs
-  if (waitedMs < GOES_FIRST_AFTER_MS || !isHopeful) return false
-  const doublings = Math.floor(Math.log2(waitedMs / GOES_FIRST_AFTER_MS))
-  return doublings < 4 ? doublings % 2 === 0 : doublings % 3 === 2
 }
