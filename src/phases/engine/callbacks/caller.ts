@@ -11,32 +11,32 @@ import type { LifecycleEnvironment } from '../context/environment.js'
 import { deepCopy } from '../run/deep-copy.js'
 import { Lane } from './lane.js'
 
-/** How much longer an outbox is held than its callback may take: for the commands around it. */
+/** The time that an outbox is held beyond the callback's timeout: for the commands around the call. */
 const LEASE_MARGIN_MS = 10_000
-/** Of these so much for what was kept from its end by an event loop that stood still, for so long at least. */
+/** The part of the margin for a callback that couldn't end because the event loop stood still, for at least `STOOD_STILL_MS`. */
 const MORE_MS = LEASE_MARGIN_MS / 2
 const STOOD_STILL_MS = 100
 
-/** For how long an outbox is held for one call. */
+/** The time that an outbox is held for one call. */
 export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
 
-/** A document of which a callback is told. */
+/** A document that a callback is called for. */
 export interface Callee {
   readonly id: unknown
   readonly document: Document
-  /** Until when its outbox is held, in monotonic time. */
+  /** The monotonic time until which its outbox is held. */
   leaseUntilMs: number
   readonly lane: LaneName
-  /** Its call goes on without a place. */
+  /** Called when its call goes on without a place. */
   onAside(): void
 }
 
-/** What is tried for the first time waits for none that has failed, or hung, before. */
+/** The lane of a call. First tries don't wait for calls that have failed, or hung, before. */
 export type LaneName = 'first' | 'again'
 
 /**
- * Calls a lifecycle's callbacks: in each of two lanes as many at once as handlers, and more that last; each with a signal, a timeout and a lease that
- * lasts for longer than that. None begins once the replica stops.
+ * Calls a lifecycle's callbacks. Each of two lanes runs up to `concurrency` calls at the same time, like handlers, and more that last. Each call has
+ * a signal, a timeout, and a lease that outlasts the timeout. No call begins once the replica stops.
  */
 export class Caller {
   private readonly lanes: Readonly<Record<LaneName, Lane>>
@@ -55,18 +55,18 @@ export class Caller {
     return this.lanes[name]
   }
 
-  /** No further call begins. */
+  /** Begins no further call. */
   stop(): void {
     this.stopping = true
     for (const lane of Object.values(this.lanes)) lane.open()
   }
 
-  /** The signals of those that run abort. */
+  /** Aborts the signals of running calls. */
   abort(): void {
     for (const call of this.running) call.abort(new Error('shutdown'))
   }
 
-  /** Calls as soon as there is a place. Undefined: it returned; otherwise why its outbox is to be let go. */
+  /** Calls a callback as soon as there is a place. Undefined: it returned; otherwise the reason to let go of its outbox. */
   async call(one: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
     const leave = await this.lanes[one.lane].enter(() => one.onAside())
     if (!leave) return 'uncalled'
@@ -109,7 +109,7 @@ export class Caller {
       observer.calledBack({ ...told, outcome: 'told', reason: null, ms })
       return undefined
     }
-    // Asked to stop for the replica's sake: that counts as no try.
+    // It was asked to end because the replica stops: that doesn't count as a try.
     if (this.stopping && controller.signal.aborted) return 'uncalled'
     const known = recordedError(failure.error)
     const why = this.after(`${known.message}${causesText(known)}`, attempt)
@@ -129,15 +129,16 @@ export class Caller {
   }
 }
 
-/** A document with the phase in which it was removed, if it was: callbacks know the phases of their lifecycle. */
+/** Gives a removed document the phase that it was removed from, because callbacks know only the phases of their lifecycle. */
 function asBeforeRemoval(document: Document, progress: string): Document {
   const last = isRemovedPhase(document['phase']) ? outboxIn(document[progress]).open.at(-1) : undefined
   return last ? { ...document, phase: last.from } : document
 }
 
 /**
- * What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. Time in which the event loop stood
- * still (another callback, or a step, computed) isn't its own: its answer may be there and couldn't be read, so it gets as much more.
+ * Returns a callback's result. Throws if the callback doesn't end in time: then its signal aborts, and the engine no longer waits for it. Time in
+ * which the event loop stood still (another callback, or a step, computed) doesn't count: the answer may be there, unread. So the callback gets that
+ * time in addition, up to `MORE_MS`.
  */
 async function inTime(call: () => unknown, ms: number, controller: AbortController): Promise<unknown> {
   const { signal } = controller

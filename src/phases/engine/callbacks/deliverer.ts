@@ -25,19 +25,19 @@ import { type Callee, Caller, type LaneName, outboxLeaseMs } from './caller.js'
 import { nextTurn, OutboxWriter, within } from './outbox-writer.js'
 import { SUSPECT_MOST_MS, type Suspects } from './suspects.js'
 
-/** More than these aren't kept in memory: looks find them. */
+/** The most documents with a recorded end that are kept in memory: looks find any others. */
 const MOST_KEPT = 10_000
-/** As long as what a look has shown. */
+/** The time that a reading of the server's clock is valid here: the same as for the result of a look. */
 const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
-/** Outboxes that are held where calls are quick, more than are called at once: an eighth of the commands that 32 at a time take. */
+/** The most outboxes held where calls are quick, more than are called at the same time: an eighth of the commands that 32 at a time take. */
 const MOST_HELD = 250
-/** If what was taken together has been told within this, twice as much is taken next time; half, after five times as long. */
+/** If outboxes that were taken together are delivered within this time, twice the number is taken next; half of it after five times this time. */
 const QUICK_MS = 100
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
 const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
 
-/** The outboxes of a lifecycle: of some of its callbacks. */
+/** The outboxes of a lifecycle for some of its callbacks. */
 export const outboxesOf = (model: LifecycleModel, collection: Collection, own: readonly CallbackName[]): Outboxes => ({
   ...{ collection, progress: model.settings.progress },
   ...{ callbacks: [...own, 'delete'], phases: [...model.phases.keys(), removedPhase(model.name)] },
@@ -46,44 +46,45 @@ export const outboxesOf = (model: LifecycleModel, collection: Collection, own: r
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
   readonly suspects: Suspects
-  /** What the process has. */
+  /** The callbacks that the process has. */
   readonly callbacks: Callbacks
   readonly identity: string
   readonly outage: OutageLog
 }
 
-/** A document in hand: its delivery, and how it is called. */
+/** A document in hand: its delivery, and its call. */
 interface InHand extends Delivery, Callee {
   readonly outbox: Outbox
-  /** Its call has lasted for longer than a quick one: it takes no room from others. */
+  /** True if its call has lasted for longer than a quick one: it takes no room from others. */
   isAside: boolean
 }
 
 /**
- * Tells the callbacks of one lifecycle what became of its documents, after that is stored: what this replica has recorded at once, and what others
- * left behind (a crash, a pause after an error, a rule) when a look finds it.
+ * Delivers the stored events of one lifecycle's documents to its callbacks: those that this replica has recorded immediately, and those that others
+ * left behind (a crash, a pause after an error, a rule) when a look finds them.
  *
- * Invariants: a callback begins only while the document's outbox is held under this delivery's token, by local time too, and after the entry
- * before it was taken out. What fails is let go with its error and tried again after a pause; after `maxAttempts` it waits for a person, with all that
- * follows it. So a callback that hangs or throws costs its own document's callbacks, a place for a moment ({@link Lane}), and no other document anything. One that ends its
- * process costs each document that is called beside it some tries, but not the last one ({@link Suspects}).
+ * Invariants: a callback begins only while the document's outbox is held under this delivery's token, by local time too, and after the entry before
+ * it was taken out. If it fails, its outbox is let go with the error and tried again after a pause. After `maxAttempts` it waits for a person, with
+ * all entries that follow. So a callback that hangs or throws holds up its own document's callbacks, and takes a place for a moment ({@link Lane}).
+ * It costs no other document anything. One that ends its process costs each document that is called beside it some tries, but not the last one
+ * ({@link Suspects}).
  */
 export class Deliverer {
   private readonly of: Outboxes
   private readonly projection: Document | undefined
   private readonly leaseMs: number
-  /** Recorded here, and not yet taken. */
+  /** The documents with an end recorded here whose outboxes aren't taken yet, by key. */
   private readonly stored = new Map<string, unknown>()
-  /** In which lanes a look, or the search before, has left something to find. */
+  /** The lanes with outboxes still to find, from a look or the search before. */
   private readonly toFind = new Set<LaneName>()
   /** Suspects in hand that may still end this process. */
   private suspectsInHand = 0
-  /** What others left behind goes next, so that it isn't kept waiting by what is recorded here. */
+  /** True if outboxes that others left behind go next, so that those recorded here don't keep them waiting. */
   private areOthersNext = false
   private readonly inHand = new Map<string, InHand>()
   private readonly caller: Caller
   private readonly writer: OutboxWriter
-  /** So many outboxes of the first lane are held at once. */
+  /** The most outboxes of the first lane that are held at the same time. */
   private most: number
   private readonly works = new Set<Promise<unknown>>()
   private taking: Promise<void> | undefined
@@ -102,14 +103,14 @@ export class Deliverer {
     this.most = settings.concurrency
   }
 
-  /** What a look asks for: whether anything is to be told. */
+  /** The filter of outboxes to deliver, for a look's question; undefined: the replica stops. */
   match(): Document | undefined {
     if (this.stopping) return undefined
     const refusing = this.options.env.refusing.refusedIds()
     return { ...outboxDue(this.of, this.time()), ...(refusing.length > 0 && { _id: { $nin: refusing } }) }
   }
 
-  /** Between a step of the server's clock and the look that finds it, nobody's hold on an outbox ends, nor before that is confirmed. */
+  /** The server's time. From a step of its clock until a look finds it, and then until the step is confirmed, no hold on an outbox ends. */
   private time(): OutboxTime {
     const { serverClock, serverNow } = this.options.env
     const now = serverNow()
@@ -121,25 +122,25 @@ export class Deliverer {
     }
   }
 
-  /** A step's end was recorded: its callbacks, if it has any, are told now. Returns at once. */
+  /** Begins to deliver the recorded end of a step to its callbacks, if it has any. Returns immediately. */
   recorded(id: unknown, end: EndKind): void {
     if (callbacksAfter(this.options.env.model.settings, end).length === 0) return
     if (this.stored.size < MOST_KEPT) this.stored.set(idKey(id), id)
     this.take()
   }
 
-  /** A look has found something to tell. Returns at once. */
+  /** Begins to deliver the events that a look has found. Returns immediately. */
   found(): void {
     this.toFind.add('first').add('again')
     this.take()
   }
 
-  /** Resolves when nothing is being told, and nothing more is known to be due. */
+  /** Resolves when nothing is being delivered, and nothing more is known to be due. */
   async settled(): Promise<void> {
     while (this.taking || this.works.size > 0) await Promise.all([this.taking, ...this.works])
   }
 
-  /** Running callbacks may finish within `graceMs`, then their signals abort; what wasn't told is left to others. */
+  /** Stops: running callbacks may finish within `graceMs`, then their signals abort. Undelivered events are left to other replicas. */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
     this.caller.stop()
@@ -150,7 +151,7 @@ export class Deliverer {
 
   private take(): void {
     if (this.taking || this.stopping) return
-    // What was recorded while the round ended, and found it still under way, is taken in another.
+    // An end that was recorded just before this round ended saw it still under way, and is taken in another one.
     const over = (isDone: boolean) => {
       this.taking = undefined
       const mayTake = this.room('first') > 0 || this.options.suspects.alone
@@ -165,11 +166,11 @@ export class Deliverer {
     )
   }
 
-  /** As long as there is room: in each lane as much as there are places. */
+  /** Takes outboxes while there is room, in each lane up to its number of places. */
   private async takeAll(): Promise<void> {
-    // In the next turn, so that what ends together is taken together.
+    // In the next turn, so that steps that end together are taken together.
     await nextTurn()
-    // It may be another lifecycle's, of whose end nobody else would tell this one.
+    // The suspect may be another lifecycle's, and nothing else would report its end here.
     while (this.options.suspects.alone && !this.stopping) await this.options.suspects.alone
     while (!this.stopping) {
       const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, this.room('first'))
@@ -183,7 +184,7 @@ export class Deliverer {
         this.areOthersNext = false
         let isMore = false
         for (const lane of lanes) isMore = (await this.takeFound(lane)) || isMore
-        // What is left then waits for the end of a suspect, or for a look; unless another lane has got room meanwhile.
+        // The rest then waits for the end of a suspect, or for a look, unless another lane has got room in the meantime.
         if (!isMore && own.length === 0 && this.lanesToSearch().every((lane) => lanes.includes(lane))) return
       } else return
     }
@@ -193,7 +194,7 @@ export class Deliverer {
     return [...this.toFind].filter((lane) => this.room(lane) > 0)
   }
 
-  /** How many outboxes may be taken now: none where there is no place for another call. */
+  /** The number of outboxes that may be taken now: 0 where there is no place for another call. */
   private room(lane: LaneName): number {
     const { isFull, passesOn } = this.caller.lane(lane)
     if (this.options.suspects.alone || isFull) return 0
@@ -204,11 +205,11 @@ export class Deliverer {
     return Math.max(0, most - held)
   }
 
-  /** What nobody has, as far as there is room, and beside what has failed before suspects. Whether there may be more at once. */
+  /** Takes outboxes that no process holds, while there is room; in the `again` lane, suspects also. True if there may be more immediately. */
   private async takeFound(lane: LaneName): Promise<boolean> {
     const room = this.room(lane)
     const due = await this.due(lane === 'first' ? 'untried' : 'failed', room)
-    // Others were first, or it isn't to be had yet: a later look finds what is left.
+    // If none is taken, other replicas were first, or the outboxes can't be taken yet: a later look finds the rest.
     const { met } = due.length > 0 ? await this.deliver(due.map(({ id }) => id)) : { met: 0 }
     const isMore = due.length === room && met > 0
     if (lane === 'again') await this.takeSuspects()
@@ -262,7 +263,7 @@ export class Deliverer {
     }
   }
 
-  /** How many it has got, or knows not to be for it, and what is under way for those that it has got. */
+  /** Takes and delivers outboxes. `met`: the number that it has taken, or knows that it can't deliver; `carried`: the deliveries under way. */
   private async deliver(
     ids: readonly unknown[],
     { justStored = false, areSuspects = false } = {},
@@ -315,14 +316,18 @@ export class Deliverer {
     if (this.stored.size > 0 || this.toFind.size > 0) this.take()
   }
 
-  /** After what was taken together has been told within a time. @param isMost it was as much as could be held */
+  /**
+   * Adapts the number of outboxes to hold, after those that were taken together have been delivered.
+   * @param isMost true if no more of them could be held.
+   * @param ms the time that it took.
+   */
   private adapt(isMost: boolean, ms: number): void {
     const { concurrency } = this.options.env.model.settings
     if (ms > 5 * QUICK_MS) this.most = Math.max(concurrency, Math.floor(this.most / 2))
     else if (ms <= QUICK_MS && isMost) this.most = Math.max(concurrency, Math.min(MOST_HELD, this.most * 2))
   }
 
-  /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */
+  /** Delivers one document's entries to their callbacks, one after the other, up to the first callback that this process doesn't have. */
   private async carry(one: InHand): Promise<void> {
     const { clock, model } = this.options.env
     const { open, tries, isDamaged } = one.outbox
@@ -334,7 +339,7 @@ export class Deliverer {
     }
     const others = open.findIndex(({ callback }) => !this.of.callbacks.includes(callback))
     const own = others < 0 ? open : open.slice(0, others)
-    // A person has changed it by hand: what is to be told next is judged anew.
+    // A person has changed it by hand: the write decides anew which entry is next.
     const removed = open.length === 0 && isRemoved ? removedPhase(model.name) : undefined
     if (own.length === 0)
       await this.writer.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false, removed })

@@ -1,20 +1,21 @@
 import { systemClock } from '../../../time/index.js'
 import { Places } from '../places/places.js'
 
-/** A call keeps its place for at most this long: a quick one has returned by then. */
+/** The longest time that a call keeps its place: a quick one returns sooner. */
 const KEEPS_MS = 250
-/** The shortest time is such that four calls go aside in each ms: 1,000 that hang do so within a second. */
+/** The most calls that go aside in a millisecond, which bounds that time from below: 1,000 that hang go aside within a second. */
 const ASIDE_PER_MS = 4
 /** The most calls that run aside. */
 const MOST_ASIDE = 1_500
-/** A call that waits longer for a place is sent away: another replica may have one. */
+/** The longest time that a call waits for a place. Then it is sent away, because another replica may have one. */
 const WAITS_MOST_MS = 1_500
 
 /**
  * A bulkhead between calls that return soon and calls that hang. A call begins in one of `concurrency` places. When it has kept the place for 250 ms,
- * it goes on aside, and the next call begins. That time is halved for each `concurrency` of calls that run aside already, because then the next may well hang.
+ * it goes on aside, and the next call begins. That time is halved for each `concurrency` of calls that already run aside, because then the next call
+ * may well hang.
  *
- * Invariant: a call waits only for calls that have just begun, unless 1,500 run aside. No more than `concurrency` + 1,500 run at once.
+ * Invariant: a call waits only for calls that have just begun, unless 1,500 run aside. No more than `concurrency` + 1,500 run at the same time.
  */
 export class Lane {
   private readonly places: Places
@@ -24,17 +25,17 @@ export class Lane {
     this.places = new Places(concurrency, 0)
   }
 
-  /** Whether there is no place for another call. */
+  /** True if there is no place for another call. */
   get isFull(): boolean {
     return this.places.takenCount >= this.concurrency
   }
 
-  /** Whether calls go aside sooner than after 250 ms, because many hang: what waits for a place gets one soon. */
+  /** True if calls go aside sooner than after 250 ms, because many hang: a call that waits for a place gets one soon. */
   get passesOn(): boolean {
     return this.asideCount >= this.concurrency
   }
 
-  /** From now on no call waits for a place. */
+  /** Gives every call a place from now on. */
   open(): void {
     this.places.letAllIn()
   }

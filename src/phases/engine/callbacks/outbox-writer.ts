@@ -11,7 +11,7 @@ import {
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 
-/** What has been told waits so long for the group before it to be taken out. */
+/** The longest time that delivered entries wait for the group before them to be taken out. */
 const GATHERS_MOST_MS = 500
 
 export interface OutboxWriterOptions {
@@ -20,11 +20,12 @@ export interface OutboxWriterOptions {
 }
 
 /**
- * Writes how deliveries end, those that end together in one command. One that can't be written is reported, and left to the end of its lease: it is told again.
+ * Writes the ends of deliveries; those that end together take one command. An end that can't be written is reported, and its outbox stays held until
+ * its lease ends: then the entry is delivered again.
  */
 export class OutboxWriter {
   private readonly told: Told[] = []
-  /** The last group that is being taken out, and the one that gathers meanwhile. */
+  /** The last group that is being taken out, and the one that gathers in the meantime. */
   private takingOut: Promise<unknown> = Promise.resolve()
   private gathering: Promise<unknown> | undefined
   private readonly leaving: Leaving[] = []
@@ -36,7 +37,10 @@ export class OutboxWriter {
     private readonly options: OutboxWriterOptions,
   ) {}
 
-  /** The last of a document together with those of others that end in this turn of the event loop. Whether its outbox goes on to be held. */
+  /**
+   * Takes delivered entries out of an outbox. The last ones of a document go together with those of others that end in this turn of the event loop,
+   * or while the group before them is written. True if the outbox is still held.
+   */
   async takeOut(one: Told): Promise<boolean> {
     if (one.goesOn) return this.takenOut([one])
     this.told.push(one)
@@ -49,7 +53,7 @@ export class OutboxWriter {
     return false
   }
 
-  /** Together with those of others that end in this turn of the event loop. */
+  /** Lets go of an outbox, together with others whose deliveries end in this turn of the event loop. */
   async letGo(one: Delivery, why: LetGo): Promise<void> {
     this.leaving.push({ ...one, why })
     this.lettingGo ??= nextTurn().then(() => {
@@ -83,7 +87,7 @@ export class OutboxWriter {
   }
 }
 
-/** Resolves in the turn after a work has ended, or after a time: an owner may have locked one of its documents. */
+/** Resolves in the turn after a piece of work has ended, or after a time: an owner may have locked one of its documents. */
 export const within = (ms: number, work: Promise<unknown>) =>
   new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, ms)

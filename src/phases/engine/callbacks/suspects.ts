@@ -1,18 +1,20 @@
-/** A call that hasn't ended its process after this long no longer keeps other suspects waiting: it hangs. */
+/** The longest time that a suspect's call keeps other suspects waiting. One that hasn't ended its process within this time hangs. */
 export const SUSPECT_MOST_MS = 1_500
 
 /**
- * Documents in hand, of all lifecycles of a replica, whose outbox somebody took before and never let go of: the call may have ended that process, and so
- * made suspects of everything else that it had in hand. As many are called at once as each of them allows: on its second try `concurrency`, then a quarter
- * of that with each further one, at least one. On its last try a document is called alone: no other suspect is in hand, and nothing else
- * begins before its call has ended. Both for 1.5 s at most. So only what ends its process again and again is given up.
+ * The suspects in hand, of all lifecycles of a replica: documents whose outbox a process took before and never let go of. Their call may have ended
+ * that process, and so made suspects of everything else that it had in hand.
+ *
+ * No more of them are called at the same time than each one allows: `concurrency` on its second try, then a quarter of that with each further one,
+ * at least one. On its last try a document is called alone: no other suspect is in hand, and nothing else begins before its call has ended. Both
+ * hold for 1.5 s at most. So only a call that ends its process again and again is given up.
  */
 export class Suspects {
   inHand = 0
-  /** Set while one is alone. */
+  /** Set while a suspect is alone; resolves when it no longer is. */
   alone: Promise<void> | undefined
 
-  /** Until `end` is called, and not for long. */
+  /** Isolates a suspect until the returned function is called, for `SUSPECT_MOST_MS` at most. */
   isolate(): () => void {
     const { promise, resolve } = Promise.withResolvers<void>()
     const end = () => {

@@ -18,13 +18,13 @@ import type { Admission, Company } from './company.js'
 import type { ClaimReport, Obstacle, PhaseQueue } from './phase-queue.js'
 import { PhaseQueues } from './phase-queues.js'
 
-/** After this many claims in a row that won none of their candidates, the next tick looks again. */
+/** The most claims in a row that may win none of their candidates: after one more, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
   readonly claimant: Claimant
   readonly company: Company
-  /** How due documents are shared with other replicas. */
+  /** The split of due documents among the replicas. */
   readonly workSplit: WorkSplit
   readonly held: HeldDocuments
   readonly capacities: Capacities
@@ -35,14 +35,14 @@ export interface ClaimerOptions {
   readonly onWon: (phase: string, claimed: readonly Claimed[], keyed?: KeyedClaim) => void
 }
 
-/** Takes documents of the phases in which something is due, as long as there is room. One claim at a time. */
+/** Claims the due documents of a lifecycle's phases while there is room, one claim at a time. */
 export class Claimer {
   private readonly queues: PhaseQueues
-  /** How many claims have failed since the start, and of what the last one. */
+  /** The number of claims that have failed since the start, and the error of the last one. */
   readonly failures = { count: 0, last: undefined as unknown }
   /** The outage of a missing claim index: over only when a query for candidates succeeds, whatever else works in the meantime. */
   private readonly noIndex: OutageLog
-  /** How many documents the last claim that looked for candidates had to leave. */
+  /** The number of documents that the last claim with a look for candidates had to leave because of isolation. */
   private passedOver = 0
   private readonly claims: Claims
   /** The claim under way, if any. */
@@ -74,7 +74,7 @@ export class Claimer {
     slots.onFree((needs, by) => this.queues.freed('limits', (phase) => this.canUse(phase, needs, by)))
   }
 
-  /** The reason why nothing can be claimed, where the claim index is missing. */
+  /** The reason why nothing can be claimed while the claim index is missing; undefined: it isn't missing. */
   get problem(): string | undefined {
     const error = this.noIndex.lastError
     return error instanceof MissingIndex ? error.message : undefined
@@ -90,12 +90,12 @@ export class Claimer {
     return this.queues.haveBacklog
   }
 
-  /** True if one more document of a phase could be claimed now: there is room, and no claim under way that takes it. */
+  /** True if one more document of a phase could be claimed now: there is room, and no claim is under way that would take it. */
   hasRoomFor(phase: string): boolean {
     return !this.current && this.roomFor(phase) > 0
   }
 
-  /** True if the documents that are due in a phase wait for slots of a limit. */
+  /** True if the due documents of a phase wait for slots of a limit. */
   waitsForSlots(phase: string): boolean {
     return this.queues.of(phase)?.isBlockedBy('limits') ?? false
   }
@@ -105,7 +105,7 @@ export class Claimer {
     return this.queues.of(phase)?.isFruitless ?? false
   }
 
-  /** Takes phases in which something is due: claims as long as there is room, now and whenever some becomes free. */
+  /** Offers phases with due documents: they are claimed while there is room, now and whenever some becomes free. */
   offer(phases: readonly string[]): void {
     this.queues.offer(phases)
     // Without the index, failed phases are offered even if nothing is due any more: otherwise no claim would notice that it is back.
@@ -113,20 +113,20 @@ export class Claimer {
     this.claimIfRoom()
   }
 
-  /** A look has found something due in these phases, and in no others: those no longer wait for slots. */
+  /** Takes the result of a look, which found due documents in these phases only: all others no longer wait for slots. */
   found(due: ReadonlySet<string>): void {
     for (const phase of this.queues.found(due)) this.env.slots.noLonger(this.waiter(phase))
   }
 
-  /** Offers a phase in which something comes due after `ms`. */
+  /** Offers a phase after `ms`, when a document of it comes due. */
   offerIn(phase: string, ms: number): void {
     this.queues.of(phase)?.dueIn(ms, this.now())
     this.queues.setTimer()
   }
 
   /**
-   * Documents of a phase that are said to be due: they are claimed by `_id` if that can be done at once and there is no queue that they
-   * would jump; otherwise their phase is offered.
+   * Takes documents of a phase that are reported to be due. They are claimed by `_id` if that is possible immediately and they jump no queue;
+   * otherwise their phase is offered.
    */
   offerNamed(phase: string, ids: readonly unknown[]): void {
     const queue = this.queues.of(phase)
@@ -142,13 +142,13 @@ export class Claimer {
       company.isOpen
     if (isFree) this.run(() => this.takeNamed(queue, ids))
     else {
-      // They may not be stored yet: a claim that comes too early is not the last one before the tick.
+      // They may not be stored yet: if the next claim comes too early, another one follows before the tick.
       if (this.roomFor(phase) > 0) queue.expects(ids.map(idKey).filter((key) => workSplit.isOwn(key, phase)))
       this.offer([phase])
     }
   }
 
-  /** To be called whenever there may be more room than before. */
+  /** Claims while there is room. Call it whenever there may be more room than before. */
   claimIfRoom(): void {
     if (!this.current && this.next()) this.run(() => this.claimWhileRoom())
   }
@@ -161,7 +161,7 @@ export class Claimer {
     })
   }
 
-  /** No more claims; resolves when the one under way has come back. */
+  /** Begins no more claims; resolves when the one under way has ended. */
   async stop(): Promise<void> {
     this.stopped = true
     this.queues.stop()
@@ -172,7 +172,7 @@ export class Claimer {
     return this.env.clock.monotonicMs()
   }
 
-  /** True if no document of it may be claimed; a look after it is resumed offers it again. */
+  /** True if no document of a phase may be claimed. After it is resumed, a look offers it again. */
   private isPaused(phase: string): boolean {
     return this.env.paused().has(phase)
   }
@@ -194,7 +194,7 @@ export class Claimer {
     admission.own.total += ids.length // none of them is a suspect
     const result = await this.claim(queue, admission, (won) => this.claims.claimNamed(queue.phase, ids, won))
     if (!result) return
-    // Rung for while they are being stored, so they may not be there yet.
+    // The ring may have come before they were stored.
     if (result.notFound > 0) queue.retryIn(0, this.now())
     if (result.left > 0) queue.retryIn(result.againInMs, this.now())
   }
@@ -210,7 +210,7 @@ export class Claimer {
     }
   }
 
-  /** One claim of what is due in a phase. Undefined: nothing was claimed, for a reason that its queue knows. */
+  /** Claims due documents of a phase, once. Undefined: nothing was claimed, for a reason that its queue knows. */
   private async claimFrom(queue: PhaseQueue): Promise<ClaimResult | undefined> {
     const { env } = this
     const { phase } = queue
@@ -219,12 +219,12 @@ export class Claimer {
     const limit = this.limitsOf(phase) ? await this.takeSlots(queue, room) : room
     if (limit === 0) return undefined
     const keyed = this.isKeyed(phase) ? env.keys?.forClaim() : undefined
-    if (keyed) queue.waits('limits') // before it asks: its answer doesn't know of slots that are given back later
+    if (keyed) queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
     let claimed = 0
     const admission = this.options.company.admission(env.model.settings, this.passedOver)
     const send = (won: (some: readonly Claimed[]) => void) => {
       const count = (some: readonly Claimed[]) => {
-        claimed += some.length // also if a later command of the claim fails
+        claimed += some.length // even if a later command of the claim fails
         won(some)
       }
       return this.claims.claimBatch(phase, limit, count, keyed ? [keyed, admission] : [admission], keyed)
@@ -251,7 +251,7 @@ export class Claimer {
     const { company } = this.options
     const obstacles: { by: Obstacle; inMs?: number }[] = []
     if (keyed?.heldBack) obstacles.push({ by: 'limits', inMs: this.env.keys!.againInMs })
-    // Something due could not be claimed together with what is held. If it was to be alone and has no slot of its value, others needn't wait for it.
+    // Isolation kept some due documents from being claimed. If the one that was to be alone has no slot of its value, the others needn't wait for it.
     const makesWay = admission.passedOver && keyed?.wasInVain && admission.own.isQuiet && company.makesWay()
     const { againInMs } = company
     if (admission.passedOver)
@@ -270,7 +270,7 @@ export class Claimer {
     return `${this.env.model.name} ${phase}`
   }
 
-  /** True if its documents need a slot of their key: those of working phases, as with other limits. */
+  /** True if documents of a phase need a slot of their key: in working phases only, as with other limits. */
   private isKeyed(phase: string): boolean {
     return this.env.keys !== undefined && this.env.model.phases.get(phase)?.kind === 'working'
   }
@@ -280,20 +280,20 @@ export class Claimer {
     return known?.limits ? known : undefined
   }
 
-  /** True if a phase needs slots of one of these limits, which `by` gave back: its own are no reason to claim again. */
+  /** True if a phase needs slots of one of these limits. `by` gave them back: slots that a phase gave back itself are no reason to claim again. */
   private canUse(phase: string, needs: readonly LimitNeed[], by: string | undefined): boolean {
     if (by === this.waiter(phase)) return false
     const own = new Set(this.limitsOf(phase)?.limits?.map(({ limit }) => limit))
     return needs.some((need) => own.has(need.limit) || (this.isKeyed(phase) && this.env.keys!.isOne(need)))
   }
 
-  /** Takes slots for documents of a phase; if there is none, it is offered again when some are given back here, after a while, or by the next look. */
+  /** Takes slots for documents of a phase. Without any, it is offered again when some are given back here, after a while, or by the next look. */
   private async takeSlots(queue: PhaseQueue, most: number): Promise<number> {
     const { slots, model } = this.env
     const limited = model.phases.get(queue.phase)!
     const waiter = this.waiter(queue.phase)
     try {
-      queue.waits('limits') // before it asks: its answer doesn't know of slots that are given back later
+      queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
       const count = await slots.take(limited, most, waiter)
       if (count > 0) queue.waitsNoLonger('limits')
       else queue.blocked('limits', this.now(), slots.againInMs(limited, waiter))
@@ -305,7 +305,10 @@ export class Claimer {
     }
   }
 
-  /** One claim, of documents that may be held together with all others; undefined: it failed, and what is due is forgotten, or its phase is paused. */
+  /**
+   * Carries out one claim, of documents that may be held together with all others. Undefined: it failed, and all due documents are forgotten, or its
+   * phase is paused.
+   */
   private async claim<Result extends ClaimResult>(
     queue: PhaseQueue,
     admission: Admission,
@@ -317,7 +320,7 @@ export class Claimer {
     try {
       await this.env.keepTermsFresh()
       if (this.isPaused(phase)) {
-        queue.forgets() // as has just been read
+        queue.forgets() // the pause has just been read
         return undefined
       }
       const result = await send((claimed) => onWon(phase, claimed, keyed))
@@ -353,14 +356,14 @@ export class Claimer {
     if (claimed.length > 0) this.options.capacities[kindOf(phase)].adapt()
     broken.claimed(result)
     if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
-    // Another replica claims here that the last look didn't know of.
+    // Another replica, unknown to the last look, claims here.
     if (lost > Math.max(1, candidates / 20)) this.options.lookSoon()
   }
 }
 
 /**
- * Whether to claim again at once: the claim got what it asked for or, where it takes only a share of what is due, enough to make another
- * query for candidates worthwhile.
+ * True if another claim should follow immediately: this one got what it asked for or, where it takes only a share of the due documents, enough to
+ * make another query for candidates worthwhile.
  */
 const mayHaveMore = ({ candidates, more, cut }: ClaimResult, limit: number): boolean =>
   cut || candidates >= limit || (more && candidates >= limit / 4)

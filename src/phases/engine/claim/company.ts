@@ -4,33 +4,33 @@ import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../model/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 
-/** A document that has waited this long to be held alone gets its turn: nothing more is claimed, and chains yield. */
+/** The time that a document waits to be held alone before it gets its turn: then nothing more is claimed, and chains yield. */
 const PATIENCE_MS = 5_000
-/** Then what is held has this long to end. What nobody suspects and still runs after it isn't waited for. */
+/** The time that held documents then have to end. Unsuspected ones that still run after it aren't waited for. */
 const DRAIN_MS = 1_000
-/** For this long at most nothing is claimed: a look a second falls into it. Another suspect that runs on is waited for with the door open. */
+/** The longest time without claims, which a look a second falls into. If another suspect still runs, the document waits on while claims go on. */
 const CLOSED_MOST_MS = 2_500
-/** So long a document is alone: then others may come, so that a long step on its last claim stops nobody. */
+/** The time that a document is alone. After it others may be claimed, so that a long step on its last claim stops no other document. */
 const ALONE_MOST_MS = 1_500
-/** A look reads at most this many more to make up for those that aren't to be held now. */
+/** The most additional candidates that a look reads, to make up for those that can't be held now. */
 const MOST_PASSED_OVER = 5_000
 const MAKES_WAY_EVERY_MS = 1_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
 /**
- * Which documents a replica may hold together. A document that was claimed before without a recorded outcome is a suspect: its handler may
- * kill its process, and with it the claims of everything else that is held.
+ * The isolation of suspects on one replica. A document that was claimed before without a recorded outcome is a suspect: its handler may kill its
+ * process, and with it the claims of everything else that is held.
  *
- * Invariants: no more suspects are held at once than each of them allows: `concurrency` on its second claim, then a quarter of that with
- * each further one, at least one. On its last claim (`maxClaims`) a document begins alone: no other suspect of this replica is held or being
- * claimed, nothing is claimed in its first 1.5 s, and what runs beside it is unsuspected and has run for more than 6 s. So only poison is
- * parked. And it costs the others little: of the time, a half at least is theirs, and nothing else is claimed for 4 s at most.
+ * Invariants: the replica never holds more suspects at the same time than each of them allows: `concurrency` on its second claim, then a quarter
+ * of that with each further one, at least one. On its last claim (`maxClaims`) a document begins alone: no other suspect of this replica is held or
+ * being claimed, and nothing is claimed in its first 1.5 s. Steps that still run beside it are unsuspected, and were claimed more than a second
+ * before. So only poison is parked. The cost to other documents is small: at least half of the time is theirs, and claims stop for 4 s at most.
  */
 export class Company {
   private readonly members: Member[] = []
   private readonly claims = new Set<Admission>()
-  /** True if a claim had to leave documents: its lifecycle is called when there may be room for them. */
+  /** True if a claim had to leave documents: all lifecycles are called when there may be room for them. */
   isWaitedFor = false
   private wantedSinceMs: number | undefined
   private wantedAtMs = Number.NEGATIVE_INFINITY
@@ -45,7 +45,7 @@ export class Company {
     this.members.push({ held, settings, onRoom })
   }
 
-  /** For one claim of a lifecycle, to be ended with `over`; `passedBefore`: how many the claim before it had to leave. */
+  /** Begins one claim of a lifecycle; `over` ends it. `passedBefore`: the number of documents that the claim before it had to leave. */
   admission(settings: LifecycleSettings, passedBefore: number): Admission {
     const admission = new Admission(this, settings, passedBefore)
     this.claims.add(admission)
@@ -56,35 +56,35 @@ export class Company {
     this.claims.delete(admission)
   }
 
-  /** Whether a document that nobody suspects may be claimed. */
+  /** True if an unsuspected document may be claimed. */
   get isOpen(): boolean {
     return this.closedMs === 0 && !this.present().isQuiet
   }
 
   /**
-   * For how long nothing more has been claimed, and chains yield, as a document has waited too long to be held alone; 0: that isn't so. By turns
-   * it isn't, while what it waits for is a suspect too.
+   * The time since claims stopped and chains began to yield, because a document has waited too long to be held alone; 0: claims go on. While that
+   * document waits for another suspect, claims stop and go on by turns.
    */
   get closedMs(): number {
     const now = this.clock.monotonicMs()
-    if (now - this.wantedAtMs > PATIENCE_MS) return 0 // another replica has it
+    if (now - this.wantedAtMs > PATIENCE_MS) return 0 // another replica has the document
     const wantedMs = now - (this.wantedSinceMs ?? now)
     return Math.max(0, (wantedMs % (PATIENCE_MS + CLOSED_MOST_MS)) - PATIENCE_MS)
   }
 
-  /** After how long what wasn't admitted is worth another try although nothing has been let go; 0: it isn't known. */
+  /** The time after which documents that weren't admitted are worth another try although no other has been let go; 0: it isn't known. */
   get againInMs(): number {
     const quietUntilMs = (this.aloneSinceMs ?? Number.NEGATIVE_INFINITY) + ALONE_MOST_MS
     return Math.max(0, Math.max(quietUntilMs, this.othersUntilMs) - this.clock.monotonicMs())
   }
 
-  /** To be called when something is no longer held. */
+  /** Calls the lifecycles if there may be room for documents that had to be left. Call it when a document is no longer held. */
   left(): void {
     const { aloneSinceMs } = this
     if (!this.isWaitedFor && aloneSinceMs === undefined) return
     const { total, suspects, least } = this.present()
     if (aloneSinceMs !== undefined && least > ALONE) {
-      // Of the time, one half at least is for all others: many in a row that have to be alone starve nobody.
+      // At least half of the time is for all others: many documents in a row that have to be alone starve no other.
       const now = this.clock.monotonicMs()
       this.othersUntilMs = now + Math.min(now - aloneSinceMs, ALONE_MOST_MS)
       this.aloneSinceMs = undefined
@@ -94,7 +94,7 @@ export class Company {
     for (const { onRoom } of this.members) onRoom()
   }
 
-  /** Whether a document on its last claim may be claimed, beside what is held. */
+  /** True if a document on its last claim may be claimed beside those that are held. */
   admitsAlone({ total, suspects, least }: Present): boolean {
     if (least === ALONE) return false
     const now = this.clock.monotonicMs()
@@ -106,13 +106,16 @@ export class Company {
     return isAdmitted
   }
 
-  /** A document on its last claim has got its place. */
+  /** Records that a document on its last claim has got its place. */
   placedAlone(): void {
     this.wantedSinceMs = undefined
     this.aloneSinceMs = this.clock.monotonicMs()
   }
 
-  /** Whether others are claimed at once in place of one that couldn't be held alone after all: once a second, so that this never goes in circles. */
+  /**
+   * True if others are claimed immediately in place of a document that couldn't be held alone after all: once a second, so that this never goes in
+   * circles.
+   */
   makesWay(): boolean {
     const now = this.clock.monotonicMs()
     if (now - this.madeWayAtMs < MAKES_WAY_EVERY_MS) return false
@@ -120,7 +123,7 @@ export class Company {
     return true
   }
 
-  /** All that is held or being claimed. */
+  /** Counts all documents that are held or being claimed, except those of one claim. */
   present(except?: Admission): Present {
     const present = nobody()
     const quietSinceMs = this.clock.monotonicMs() - ALONE_MOST_MS
@@ -151,16 +154,16 @@ interface Present {
   total: number
   suspects: number
   least: number
-  /** A document that has to be alone has just been claimed. */
+  /** True if a document that has to be alone has just been claimed. */
   isQuiet: boolean
 }
 
 const nobody = (): Present => ({ total: 0, suspects: 0, least: ANY_NUMBER, isQuiet: false })
 
-/** What one claim may take; the look reads beyond what the claim before it had to leave. */
+/** The documents that one claim may take. Its look reads more candidates, to get beyond those that the claim before it had to leave. */
 export class Admission implements SelectionPolicy {
   readonly own = nobody()
-  /** How many due documents it had to leave for now; undefined: it hasn't chosen. */
+  /** The number of due documents that it had to leave for now; undefined: it hasn't chosen. */
   passedOver: number | undefined
   private before: Present | undefined
 
@@ -179,14 +182,14 @@ export class Admission implements SelectionPolicy {
     return candidates
   }
 
-  /** Whether a candidate may be held together with all else. */
+  /** True if a candidate may be held together with all other documents. */
   admits(document: Document): boolean {
     const isAdmitted = this.allows(this.mostBeside(document))
     if (!isAdmitted) this.passedOver! += 1
     return isAdmitted
   }
 
-  /** It counts as held until the claim is over. */
+  /** Counts a document as held until the claim is over. */
   placed(document: Document): void {
     const most = this.mostBeside(document)
     if (most === ALONE) this.company.placedAlone()
@@ -216,9 +219,9 @@ function count(present: Present, most: number, isNew: boolean): void {
   if (most === ALONE && isNew) present.isQuiet = true
 }
 
-/** How many suspects may be held at once while one of them is on its nth claim without a recorded outcome. */
+/** The number of suspects that may be held at the same time while one of them is on its nth claim without a recorded outcome. */
 function mostBeside({ maxClaims, concurrency }: LifecycleSettings, claims: number): number {
-  // One past its last claim is parked without calling its handler.
+  // A document past its last claim is parked without calling its handler.
   if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
   return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
 }

@@ -1,6 +1,6 @@
-/** Times further ahead are left to ticks. */
+/** The furthest time ahead that a queue remembers. Later ones are left to ticks. */
 const HORIZON_MS = 30_000
-/** Whatever comes due within the same span is claimed together. No try is repeated sooner than after it. */
+/** The span of a bucket: documents that come due within the same one are claimed together. No try is repeated sooner than after this time. */
 const BUCKET_MS = 50
 
 /** The reason why documents of a phase are due and are not claimed. */
@@ -27,15 +27,15 @@ export type QueueState =
 export interface ClaimReport {
   /** The number of documents that it won. */
   readonly won: number
-  /** Their keys; called only after a ring. */
+  /** Returns their keys; called only after a ring. */
   readonly wonKeys: () => Iterable<string>
   /** True if it found no document that it could try for. */
   readonly isFruitless: boolean
   /** True if it left documents that may be claimed now. */
   readonly hasMore: boolean
-  /** After this long, documents that were left to other replicas may be claimed by any. */
+  /** The time after which documents that were left to other replicas may be claimed by any. */
   readonly othersInMs?: number | undefined
-  /** What kept documents from being claimed, and after how long each may be gone, where that is known. Default: nothing did. */
+  /** The obstacles that kept documents from being claimed, each with the time after which it may be gone, where that is known. Default: none. */
   readonly obstacles?: readonly { readonly by: Obstacle; readonly inMs?: number | undefined }[] | undefined
 }
 
@@ -63,7 +63,7 @@ export interface ClaimReport {
 export class PhaseQueue {
   private known: QueueState = { is: 'idle' }
   private ownTicket: number | undefined
-  /** Keys of documents that were rung for: they may not be stored yet when a claim looks for them. */
+  /** The keys of documents that a ring has reported: they may not be stored yet when a claim looks for them. */
   private awaited = new Set<string>()
   /** Those of them that the claim under way should find. */
   private expected: ReadonlySet<string> = new Set()
@@ -94,23 +94,26 @@ export class PhaseQueue {
     return Math.min(this.nextDueMs, this.retryAtMs)
   }
 
-  /** Documents are due, or may be. */
+  /** Gives the queue a ticket, unless it has one: documents are due, or may be. */
   offered(ticket: number): void {
     this.ownTicket ??= ticket
     if (this.known.is === 'idle') this.known = { is: 'due' }
   }
 
-  /** These documents are said to be due, by their keys. */
+  /** Remembers the keys of documents that are reported to be due. */
   expects(keys: Iterable<string>): void {
     for (const key of keys) this.awaited.add(key)
   }
 
-  /** The next claim after this one is wanted as soon as the obstacle gives way. To be called before anything is asked for: the answer doesn't know of later events. */
+  /**
+   * Waits for an obstacle to give way: the next claim is wanted as soon as it does. Call it before slots are requested, because the answer doesn't
+   * know of later events.
+   */
   waits(obstacle: Obstacle): void {
     this.waitsFor.add(obstacle)
   }
 
-  /** It no longer waits for slots: it has got some. */
+  /** Ends the wait for an obstacle: the phase has got slots. */
   waitsNoLonger(obstacle: Obstacle): void {
     this.waitsFor.delete(obstacle)
   }
@@ -119,12 +122,12 @@ export class PhaseQueue {
     return this.waitsFor.has(obstacle)
   }
 
-  /** Slots or room became free. A queue that waits for them is offered, once. */
+  /** Offers the queue, once, if it waits for the slots or the room that became free. */
   freed(obstacle: Obstacle, ticket: number): void {
     if (this.waitsFor.delete(obstacle)) this.offered(ticket)
   }
 
-  /** A claim begins. */
+  /** Begins a claim, which uses up the ticket. */
   begins(): void {
     this.ownTicket = undefined
     if (this.known.is === 'due') this.known = { is: 'idle' }
@@ -132,7 +135,7 @@ export class PhaseQueue {
     this.awaited = new Set()
   }
 
-  /** The claim is over. @param ticket for its next one, if there is more to claim now */
+  /** Ends the claim. @param ticket for the next one, if there is more to claim now */
   ends(report: ClaimReport, nowMs: number, ticket: number): void {
     const { won, hasMore, obstacles = [] } = report
     this.foundNone = report.isFruitless
@@ -156,7 +159,7 @@ export class PhaseQueue {
     return [...expected].some((key) => !won.has(key))
   }
 
-  /** Nothing could be claimed. @param inMs after how long that may have changed, where it is known */
+  /** Records that nothing could be claimed. @param inMs the time after which that may have changed, where it is known */
   blocked(by: Obstacle, nowMs: number, inMs?: number): void {
     this.expected = new Set()
     if (inMs !== undefined) this.retryIn(inMs, nowMs)
@@ -164,7 +167,7 @@ export class PhaseQueue {
     this.known = { is: 'blocked', by, sinceMs: before.sinceMs, tries: before.tries + 1 }
   }
 
-  /** The claim failed: the next look offers the phase again. */
+  /** Records that the claim failed: the next look offers the phase again. */
   fails(): void {
     this.forgets()
     this.known = { is: 'failed' }
@@ -178,7 +181,7 @@ export class PhaseQueue {
     if (this.known.is === 'due' || this.known.is === 'backlog') this.known = { is: 'idle' }
   }
 
-  /** A look has found that nothing is due. True if documents had been waiting for slots until then. */
+  /** Records that a look found nothing due. True if documents had been waiting for slots until then. */
   clears(): boolean {
     const waited = this.isBlockedBy('limits')
     if (waited) {
@@ -193,7 +196,7 @@ export class PhaseQueue {
     return this.known.is === 'blocked' && this.known.by === obstacle
   }
 
-  /** Documents come due after `ms`. */
+  /** Records that documents come due after `ms`. */
   dueIn(ms: number, nowMs: number): void {
     if (ms > HORIZON_MS) return
     const atMs = (Math.ceil((nowMs + ms) / BUCKET_MS) + 1) * BUCKET_MS
@@ -201,12 +204,12 @@ export class PhaseQueue {
     this.nextDueMs = Math.min(this.nextDueMs, atMs)
   }
 
-  /** Another try is worthwhile after `ms`: once, at the soonest of such times, because each failed try brings the next. */
+  /** Records that another try is worthwhile after `ms`: once, at the soonest of such times, because each failed try brings the next. */
   retryIn(ms: number, nowMs: number): void {
     if (ms <= HORIZON_MS) this.retryAtMs = Math.min(this.retryAtMs, nowMs + Math.max(ms, BUCKET_MS))
   }
 
-  /** The time is `nowMs`. True if one of its times has come: it is offered. */
+  /** Offers the queue if one of its times has come. True in that case. */
   wake(nowMs: number, ticket: number): boolean {
     if (this.wakesAtMs > nowMs) return false
     for (const atMs of this.dueAtMs) if (atMs <= nowMs) this.dueAtMs.delete(atMs)

@@ -3,9 +3,9 @@ import { type Obstacle, PhaseQueue } from './phase-queue.js'
 
 export interface PhaseQueuesOptions {
   readonly clock: Clock
-  /** True if no document of a phase may be claimed at present; a look after it is resumed offers it again. */
+  /** True if no document of a phase may be claimed at present. After it is resumed, a look offers it again. */
   readonly isPaused: (phase: string) => boolean
-  /** Called when queues have been offered that nothing else offers: times have come, or what they waited for became free. */
+  /** Called when queues are offered by themselves: a time has come, or slots or room that they wait for became free. */
   readonly onOffered: () => void
 }
 
@@ -50,7 +50,7 @@ export class PhaseQueues {
     for (const phase of phases) if (!this.options.isPaused(phase)) this.byPhase.get(phase)?.offered(this.nextTicket())
   }
 
-  /** Offers those whose last claim failed. */
+  /** Offers the phases whose last claim failed. */
   offerFailed(): void {
     this.offer(this.all.filter(({ state }) => state.is === 'failed').map(({ phase }) => phase))
   }
@@ -66,7 +66,7 @@ export class PhaseQueues {
     return next
   }
 
-  /** Slots or room became free: the queues that wait for them are offered. */
+  /** Offers the queues that wait for slots or room, now that some became free. */
   freed(obstacle: Obstacle, isMeant: (phase: string) => boolean): void {
     if (this.stopped) return
     const waiting = this.all.filter((queue) => queue.isWaitingFor(obstacle) && isMeant(queue.phase))
@@ -77,7 +77,7 @@ export class PhaseQueues {
     if (waiting.length > 0) this.options.onOffered()
   }
 
-  /** A look found documents due in these phases and in no others. @returns phases that waited for slots until then */
+  /** Takes the result of a look, which found due documents in these phases only. @returns the other phases that waited for slots until then */
   found(due: ReadonlySet<string>): string[] {
     return this.all.filter((queue) => !due.has(queue.phase) && queue.clears()).map(({ phase }) => phase)
   }
@@ -88,8 +88,8 @@ export class PhaseQueues {
   }
 
   /**
-   * Sets the timer for the time that comes next, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at the next full second. To be
-   * called when a queue may have got an earlier one. Only a hint: the next tick finds what it misses, and the server's clock judges what is due.
+   * Sets the timer for the next time of any queue, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at the next full second. Call it
+   * when a queue may have an earlier one. Only a hint: the next tick finds what it misses, and the server's clock judges what is due.
    */
   setTimer(): void {
     const atMs = Math.min(...this.all.map((queue) => queue.wakesAtMs), Number.POSITIVE_INFINITY)

@@ -6,16 +6,17 @@ import type { LifecycleModel, LimitNeed } from '../../model/model.js'
 import { askAgainMs } from './leased-slots.js'
 import type { Slots } from './slots.js'
 
-/** How long a key is remembered that nobody has asked about again: longer than it takes to ask about thousands. */
+/** The time that a key is remembered without another request: longer than it takes to ask about thousands. */
 const REMEMBERED_MS = 60_000
-/** All of them are in use here, or its rate is a slow one: only people could make more. */
+/** The pause of a key whose slots are all in use here, or whose rate is slow: only a person could add some. */
 const ONLY_PEOPLE_MS = 5_000
 /**
- * With many of them, so many are asked about in a millisecond at most. Of those that have been full for long fewer, as each costs about a command,
- * but each within `ONLY_PEOPLE_MS`; with thousands still later, as a value that has free slots takes its turn among those that are asked about.
+ * The most full keys to ask about in a millisecond, when there are many. It is less (`seldom`) for keys that have been full for long, because each
+ * costs about a command; but each is asked about within `ONLY_PEOPLE_MS`. With thousands of keys it takes longer still, at `often`, because a value
+ * with free slots takes its turn among those that are asked about.
  */
 const MOST_PER_MS = { first: 2, often: 0.2, seldom: 0.05 }
-/** So many are named where others are read, and of so many bytes. */
+/** The most full values that a query for candidates names, and the most bytes of them. */
 const MOST_NAMED = { values: 10_000, bytes: 500_000 }
 
 interface FullKey {
@@ -26,8 +27,8 @@ interface FullKey {
 }
 
 /**
- * What each value of a field has (`limitBy`, `each`). A claim takes slots for the documents that it has chosen, and tries only for those that
- * have got one. Values without a free slot are remembered for a moment, and their documents left out of what claims read.
+ * The limits of the values of a field (`limitBy`, `each`). A claim takes slots for the documents that it has chosen, and tries only for those with a
+ * slot. Values without a free slot are remembered for a moment, and claims don't read their documents.
  */
 export class KeyLimits {
   private readonly full = new Map<string, FullKey>()
@@ -38,12 +39,12 @@ export class KeyLimits {
     private readonly clock: Clock,
   ) {}
 
-  /** For one claim. To be ended with `over`. */
+  /** Begins one claim; its `over` ends it. */
   forClaim(): KeyedClaim {
     return new KeyedClaim(this)
   }
 
-  /** How many documents of a value one claim may take at most. */
+  /** The most documents of a value that one claim may take. */
   get each(): number {
     const { each } = this.model.settings
     return (typeof each === 'number' ? each : each?.slots) ?? Number.POSITIVE_INFINITY
@@ -53,7 +54,7 @@ export class KeyLimits {
     return keyNeedOf(this.model, document)!
   }
 
-  /** Whether it is the limit of one of these values. */
+  /** True if a need is for the limit of one of these values. */
   isOne({ key }: LimitNeed): boolean {
     return key?.of === keyLimits(this.model.name, this.model.settings.limitBy!)
   }
@@ -63,7 +64,7 @@ export class KeyLimits {
     return known !== undefined && known.untilMs > this.clock.monotonicMs()
   }
 
-  /** Values without a free slot. */
+  /** Returns the values without a free slot, up to `MOST_NAMED`. */
   fullValues(): unknown[] {
     const now = this.clock.monotonicMs()
     for (const [limit, { untilMs }] of this.full) if (untilMs + REMEMBERED_MS <= now) this.full.delete(limit)
@@ -78,7 +79,7 @@ export class KeyLimits {
     return named
   }
 
-  /** After how long it is worth asking for those again. */
+  /** The time after which it is worth asking for the first of those again. */
   get againInMs(): number {
     const now = this.clock.monotonicMs()
     let soonestMs = Number.POSITIVE_INFINITY
@@ -86,12 +87,12 @@ export class KeyLimits {
     return Math.max(LEAST_PAUSE_MS, soonestMs)
   }
 
-  /** One has been given back here. */
+  /** Forgets that a value was full: a slot of it has been given back here. */
   gaveBack(need: LimitNeed): void {
     this.full.delete(need.limit)
   }
 
-  /** Slots for so many documents of one value; fewer: it is full for a while. */
+  /** Takes slots for up to `most` documents of one value, and returns the number of documents; fewer: the value is full for a while. */
   async take(need: LimitNeed, document: Document, most: number): Promise<number> {
     const { count, isAllHere } = await this.slots.takeOf(need, most)
     if (count < most || isAllHere) {
@@ -120,16 +121,16 @@ export class KeyLimits {
 /** The documents that one claim has slots for. */
 export class KeyedClaim implements SelectionPolicy, ValueLimit {
   private readonly admitted = new Map<string, LimitNeed>()
-  /** By limit: how many documents have got places. */
+  /** The number of documents that have got places, by limit. */
   private readonly placedOf = new Map<string, number>()
-  /** Whether it has left documents because of their values. */
+  /** True if it has left documents because of their values. */
   heldBack = false
-  /** Whether none of the documents that it has chosen had a slot. */
+  /** True if none of the documents that it has chosen got a slot. */
   wasInVain = false
 
   constructor(private readonly keys: KeyLimits) {}
 
-  /** No more documents of a value than can have slots, so that they take no places from others. */
+  /** Admits no more documents of a value than can have slots, so that they take no places from others. */
   admits(document: Document): boolean {
     const need = this.keys.needOf(document)
     const isAdmitted = (this.placedOf.get(need.limit) ?? 0) < this.keys.each && !this.keys.isFull(need)
@@ -167,7 +168,7 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
   }
 
   /**
-   * What a document that was won has got, which is its holder's to give back. Undefined: none, or that of a value that it no longer has.
+   * Hands over the slot of a document that was won: its holder gives it back. Undefined: it has no slot, or that of a value that it no longer has.
    * @param document undefined: it can't be read
    */
   takenFor(key: string, document: Document | undefined): LimitNeed | undefined {
@@ -177,7 +178,7 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
     return need
   }
 
-  /** Gives back what the claim had no use for. @param by who has claimed; undefined: it has got nothing */
+  /** Gives back the slots that the claim had no use for. @param by the waiter that has claimed; undefined: it got nothing */
   over(by: string | undefined): void {
     for (const need of this.admitted.values()) this.keys.giveUnused(need, by)
     this.admitted.clear()

@@ -6,26 +6,27 @@ import type { LimitNeed } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { SlotRequests } from './slot-requests.js'
 
-/** Slots that nobody has asked for in this time are given back. */
+/** The time without a request for them after which unused slots are given back. */
 const UNUSED_MS = 1_000
-/** Those of a key sooner: they are few, and another replica may have the next document. */
+/** The same for a key: sooner, because its slots are few, and another replica may have the next document. */
 const UNUSED_KEY_MS = 100
 /**
- * Documents that wait for slots of others have no other sign that there are some: soon at first, as who has more than its share gives some back,
- * and ever more seldom, after an eighth of the time that they have waited, as what takes long isn't over in a moment.
+ * The pauses between requests of documents that wait for slots of other replicas, because nothing else announces free ones. They are short at
+ * first, because a replica with more than its share gives some back. They grow to an eighth of the time waited, because a long step isn't over in a
+ * moment.
  */
 const ASK_AGAIN_MS = { first: 20, often: 250, most: 1_000 }
 
-/** After how long it is worth asking again. @param times how often that was in vain */
+/** The time after which it is worth asking again. @param times the number of requests in a row that got nothing */
 export function askAgainMs(waitedMs: number, times = Number.POSITIVE_INFINITY): number {
   const { first, often, most } = ASK_AGAIN_MS
   return Math.min(most, Math.max(Math.min(often, first * 2 ** (times - 1)), waitedMs / 8))
 }
-/** Others may have come to wait since it asked: who has some asks as often at least, for they may be another's by now. */
+/** The longest time between requests of a replica that has enough slots: others may have begun to wait since, and be due a share of them. */
 const ASKS_WITHIN_MS = 1_000
-/** Who waited longest gets what becomes free, which nobody uses until it asks. */
+/** The longest time between requests of the replica that has waited longest: free slots are reserved for it, and unused until it asks. */
 const NEXT_ASKS_WITHIN_MS = 250
-/** Who has got all that it may have just now doesn't ask before each claim, but makes do with what its own documents give back. */
+/** The pause between requests of a replica that has all slots it may have at present. In it, claims use slots that its own documents give back. */
 const MAKES_DO_MS = 50
 
 export interface SlotsOptions {
@@ -34,60 +35,63 @@ export interface SlotsOptions {
   readonly clock: Clock
   readonly serverClock: ServerClock
   readonly logger: Logger
-  /** How long a lease of slots lasts: as the longest of the documents' that need some. */
+  /** Returns the length of a lease of slots: that of the longest lease of documents that need some. */
   readonly leaseMs: () => number
-  /** How many slots of a limit lifecycles declare, by its name. Default: none are declared. */
+  /** The number of slots that lifecycles declare for a limit, by its name. Default: no limit is declared. */
   readonly declared?: ReadonlyMap<string, number> | undefined
 }
 
-/** What a replica has of a limit, for people. */
+/** The slots that a replica has of a limit, as shown to people. */
 export interface SlotsHeld {
-  /** Its name. */
+  /** The limit's name. */
   readonly limit: string
-  /** Leased by this replica; renewed for as long as they are used. */
+  /** The slots leased by this replica; renewed for as long as they are used. */
   readonly leased: number
-  /** Of these those under which it holds documents, or that it keeps for one that lacks others. */
+  /** The part of them that it holds documents under, or keeps for a document that lacks others. */
   readonly used: number
-  /** Of the limit in all; null: any number, or it isn't known. */
+  /** The limit's number of slots; null: any number, or it isn't known. */
   readonly total: number | null
-  /** Whether people have paused it, as of the last time it was asked for. */
+  /** True if a person has paused it, as of the last request. */
   readonly paused: boolean
 }
 
 /**
- * What this replica has of one limit.
+ * The slots that this replica has of one limit.
  *
- * Invariants: (1) slots in use and free ones are never more than what was leased, by a lease that isn't over; (2) one request at a time is under
- * way, and slots are put to use only between requests, so that none gives back what has just been put to use.
+ * Invariants: (1) used and free slots together are never more than those leased, by a lease that isn't over; (2) one request at a time is under way,
+ * and slots are put to use only between requests, so that no request gives back slots that have just been put to use.
  */
 export class LeasedSlots {
-  /** As the server has it, at least. */
+  /** The slots that this replica has leased; by the server's record there may be fewer, but never more. */
   private leased = 0
-  /** How many of these may be in use. */
+  /** The number of these that may be in use. */
   private usable = 0
-  /** Of those in use so many aren't to be used again: the limit has fewer, is paused, or others have got them. */
+  /** The number of slots in use that aren't to be used again: the limit has fewer, is paused, or others have got them. */
   private excess = 0
   private used = 0
-  /** Documents that a rate has admitted and that haven't begun. */
+  /** The number of documents that a rate has admitted and that haven't begun. */
   private starts = 0
   private limit: Limit | undefined
   private asking = 0
-  /** Monotonic time before the last request that was granted. */
+  /** The monotonic time just before the last request that was granted. */
   private askedAtMs = Number.NEGATIVE_INFINITY
-  /** How long its lease lasts, as it was asked for then: lockTimeouts may have become longer since. */
+  /** The length of the lease that it asked for: lockTimeouts may have become longer since. */
   private lastsMs = Number.POSITIVE_INFINITY
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
   private told: string | undefined
-  /** How often in a row there was nothing to take, and the monotonic time since when. */
+  /** The number of times in a row that there was nothing to take, and the monotonic time of the first. */
   private inVain = 0
   private inVainSinceMs = 0
   private othersWait = false
   private isNext = false
-  /** Monotonic time until which it makes do with what it has, for documents that need so many each or more: who is short of two may get one. */
+  /**
+   * The monotonic time until which it doesn't ask for more, for documents that need `makesDoFor` slots each or more. Where there weren't two for a
+   * document, there may still be one for another.
+   */
   makesDoUntilMs = Number.NEGATIVE_INFINITY
   private makesDoFor = 1
-  /** This process stood still past the end of the lease, and others have got what it has in use. */
+  /** True if this process stood still past the end of the lease, and others have got slots that it has in use. */
   private isOvertaken = false
 
   private readonly name: string
@@ -112,7 +116,7 @@ export class LeasedSlots {
     return this.asking > 0
   }
 
-  /** Whether no other replica has any of it, so that there is nothing to be had before some is given back here. */
+  /** True if no other replica has any of the limit's slots, so that there are no more before some are given back here. */
   get isAllHere(): boolean {
     return this.limit?.slots != null && this.used >= this.limit.slots
   }
@@ -134,18 +138,18 @@ export class LeasedSlots {
     return Math.max(nextStartMs, this.isNext ? Math.min(againMs, NEXT_ASKS_WITHIN_MS) : againMs)
   }
 
-  /** Whether it can't have any before people change something, or time passes: to wait for others is of no use. */
+  /** True if there are no slots to be had before a person changes something, or time passes: waiting for other replicas is of no use. */
   isHopeless({ slots: each }: LimitNeed): boolean {
     const isKnown = this.limit !== undefined || this.askedAtMs > Number.NEGATIVE_INFINITY
     return this.isRated || (isKnown && this.problem(each) !== undefined)
   }
 
-  /** Whether something may begin with slots that are in use, as far as is known: there aren't too many, it isn't paused, and the lease goes on. */
+  /** True if a document may begin with slots in use, as far as is known: there aren't too many, the limit isn't paused, and the lease goes on. */
   get isSound(): boolean {
     return this.excess === 0 && this.limit !== undefined && !this.limit.paused && !this.isInDanger
   }
 
-  /** The same as the server has it now: they were taken some time ago. */
+  /** Asks the server, and resolves to `isSound` as it is now: the slots were taken some time ago. */
   async confirm(): Promise<boolean> {
     await this.settle()
     return this.isSound
@@ -165,7 +169,7 @@ export class LeasedSlots {
     }
   }
 
-  /** Puts slots to use for as many documents as there are slots for, at most `most`. */
+  /** Puts slots to use for up to `most` documents, and resolves to the number of documents that there are slots for. */
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
@@ -190,12 +194,12 @@ export class LeasedSlots {
     if (unstarted && this.isRated) this.starts += count
   }
 
-  /** A claim has found less than it had slots for: they are another's at once, if one waits. */
+  /** Immediately gives back the slots that a claim found no documents for, if another replica waits for some. */
   share(): void {
     if (this.othersWait && this.leased > this.used) void this.settle().catch(() => undefined)
   }
 
-  /** Renews the lease in time, and gives back what nobody has needed for a while. Never rejects: what fails is tried again. */
+  /** Renews the lease in time, and gives back slots that no document has needed for a while. Never rejects: a failed request is sent again. */
   async keep(): Promise<void> {
     const isUnused = this.leased > this.used || this.starts > 0
     const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
@@ -204,7 +208,7 @@ export class LeasedSlots {
       await this.settle().catch(() => undefined)
   }
 
-  /** Keeps what is in use, and gives back the rest. */
+  /** Keeps the slots in use, and gives back the rest. */
   settle(): Promise<void> {
     return this.inTurn(async () => {
       if (!this.isIdle) await this.ask(0, -this.starts)
@@ -219,7 +223,7 @@ export class LeasedSlots {
     return this.options.clock.monotonicMs() - this.askedAtMs
   }
 
-  /** For how many documents there is what it takes; none by a lease that may be over. */
+  /** The number of documents that there are free slots and starts for; 0 with a lease that may be over. */
   private available(each: number): number {
     if (this.ageMs > (this.leaseMs * 2) / 3) return 0
     const free = Math.max(0, Math.floor((this.usable - this.used) / each))
@@ -241,7 +245,7 @@ export class LeasedSlots {
         ...{ leaseMs, key: this.need.key, declared: this.declared },
       })
     } catch (error) {
-      // It may have been executed.
+      // The request may have been executed.
       this.leased = Math.max(this.leased, inUse + slots)
       this.usable = this.used
       this.starts += Math.min(0, starts)
@@ -256,7 +260,7 @@ export class LeasedSlots {
     const isAll = grant?.isShort && this.used === inUse && !this.isRated
     this.makesDoFor = each
     this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
-    // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
+    // Slots given back during the request aren't put to use again: the answer knows nothing of that, and the limit may have been lowered.
     this.usable = grant ? this.used + grant.slots - inUse : 0
     this.leased = grant?.slots ?? 0
     this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
@@ -264,9 +268,9 @@ export class LeasedSlots {
     this.lastsMs = leaseMs
   }
 
-  /** Says once what keeps documents waiting that only a person can change. */
+  /** Logs, once, a reason for documents to wait that only a person can change; and its end. */
   private tell(each: number): void {
-    if (this.isKey) return // there may be any number of them; phaselock show tells
+    if (this.isKey) return // there may be any number of them; phaselock show reports it
     const problem = this.problem(each)
     if (problem !== undefined && problem !== this.told) this.options.logger.warn(problem)
     if (problem === undefined && this.told !== undefined)
@@ -286,7 +290,7 @@ export class LeasedSlots {
     return `limit ${name}: it has ${numbered(limit.slots, 'slot')}, and a step needs ${each}, so documents that need it wait; ${fix}`
   }
 
-  /** One at a time, in the order of the calls. */
+  /** Runs `work` after that of all earlier calls: one at a time, in their order. */
   private inTurn<T>(work: () => Promise<T>): Promise<T> {
     this.asking += 1
     const done = this.turns.then(work).finally(() => {
@@ -297,7 +301,7 @@ export class LeasedSlots {
   }
 }
 
-/** How many more are leased than there are. */
+/** The number of leased slots in excess of those that the limit has: all of them while it is paused. */
 function excessOf(grant: SlotGrant | undefined): number {
   if (!grant || grant.limit.slots === null) return grant?.limit.paused ? grant.slots : 0
   const { slots, paused, holders } = grant.limit

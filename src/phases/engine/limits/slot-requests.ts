@@ -8,10 +8,10 @@ import {
   type SlotRequest,
 } from '../../../lock/index.js'
 
-/** A turn is given to it when it is sent, and how long it is valid. */
+/** A request before it is sent: only then does it get its turn, and the time until which it is valid. */
 type Request = Omit<SlotRequest, 'turn' | 'validUntil'>
 
-/** As long as what a look has shown; and less than is left of a lease that is renewed in time. */
+/** The time that a request is valid: like the result of a look, and less than a lease has left that is renewed in time. */
 const validForMs = (leaseMs: number): number => Math.min(5_000, leaseMs / 2)
 
 interface Pending {
@@ -21,7 +21,7 @@ interface Pending {
   readonly reject: (error: unknown) => void
 }
 
-/** How a replica asks for slots: those of keys together, as a claim asks for many. */
+/** The requests of a replica for slots. Those for keys are sent together, because a claim asks for many. */
 export class SlotRequests {
   private pending: Pending[] = []
   private turn = 0
@@ -32,7 +32,7 @@ export class SlotRequests {
     private readonly serverClock: Pick<ServerClock, 'now' | 'hold'>,
   ) {}
 
-  /** Undefined: there is no such limit. */
+  /** Asks a limit for slots, or gives some back. Undefined: there is no such limit, or no longer. */
   ask(name: string, request: Request): Promise<SlotGrant | undefined> {
     if (!request.key) return askForSlots(this.db, name, this.sentNow([request])(request))
     return new Promise((resolve, reject) => {
@@ -41,12 +41,12 @@ export class SlotRequests {
     })
   }
 
-  /** What is sent together is alike. */
+  /** Begins a turn for requests that are sent together: all get the same turn and validity, so that equal ones stay equal. */
   private sentNow(requests: readonly Request[]): (request: Request) => SlotRequest {
     const turn = this.nextTurn()
     const leaseMs = Math.min(...requests.map((one) => one.leaseMs))
     const now = this.serverClock.now()
-    // While a forward step isn't confirmed no lease is over by it.
+    // While a forward step of the clock isn't confirmed, it ends no lease.
     const validUntil = this.serverClock.hold() ? new Date(0) : now && new Date(now.getTime() + validForMs(leaseMs))
     return (request) => ({ ...request, turn, validUntil })
   }
@@ -59,14 +59,14 @@ export class SlotRequests {
   private async send(): Promise<void> {
     const sent = this.pending
     this.pending = []
-    // Of one limit there is one request at a time.
+    // Each limit has one request at a time, so no limit is in both groups.
     const isBack = ({ request }: Pending) =>
       request.inUse + request.slots === 0 && request.starts === 0 && !request.key?.rate
     const [back, asked] = [sent.filter(isBack), sent.filter((one) => !isBack(one))]
     await Promise.all([this.giveBack(back), this.askFor(asked)])
   }
 
-  /** What is given back as a whole goes with its limit, unless others need that. */
+  /** Gives back all slots of some keys by removing their limits. If another replica needs one of those, sends the requests instead. */
   private async giveBack(back: readonly Pending[]): Promise<void> {
     if (back.length === 0) return
     const names = back.map(({ name }) => name)

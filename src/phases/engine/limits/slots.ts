@@ -4,12 +4,12 @@ import { SlotRequests } from './slot-requests.js'
 
 const ROUND_MS = 250
 
-/** What needs slots: a phase's documents, or one of them. */
+/** The limits that a phase's documents need, or that one document is held under. */
 export interface Needing {
   readonly limits?: readonly LimitNeed[] | undefined
 }
 
-/** @param by who has given them back unused; undefined: they were in use */
+/** Called when slots of these limits are free again. @param by the waiter that gave them back unused; undefined: they were in use */
 type OnFree = (needs: readonly LimitNeed[], by: string | undefined) => void
 
 /** A phase that lacked slots when it last asked. */
@@ -30,11 +30,11 @@ const ASKS_WITHIN_MS = 2_000
 const REMEMBERED_MS = 60_000
 
 /**
- * A replica's slots of all limits that its lifecycles name. It leases some before it claims, holds each document under its slots, and gives
- * back what it doesn't need.
+ * A replica's slots of all limits that its lifecycles name. It leases some before it claims, holds each document under its slots, and gives back
+ * those that it doesn't need.
  *
- * Invariant: a document is claimed only with its slots in use; they are given back when it is let go. What holds for each limit is with
- * {@link LeasedSlots}.
+ * Invariant: a document is claimed only with its slots in use; they are given back when it is let go. {@link LeasedSlots} has the invariants of
+ * each limit.
  */
 export class Slots {
   private readonly leases = new Map<string, LeasedSlots>()
@@ -101,7 +101,7 @@ export class Slots {
     return count
   }
 
-  /** The same of one limit. `isAllHere`: no other replica has any, so there is none before some is given back here. */
+  /** Takes slots of one limit, without turns. `isAllHere`: no other replica has any, so there are no more before some are given back here. */
   async takeOf(need: LimitNeed, most: number): Promise<{ readonly count: number; readonly isAllHere: boolean }> {
     const lease = this.leased(need)
     const count = await lease.take(need, most)
@@ -109,7 +109,7 @@ export class Slots {
     return { count, isAllHere: lease.isAllHere }
   }
 
-  /** Slots of so many documents that were held are free again. */
+  /** Gives back the slots of `count` documents that were held. */
   give({ limits = [] }: Needing, count: number): void {
     if (count === 0) return
     for (const need of limits) this.leased(need).giveBack(need, count, false)
@@ -117,9 +117,9 @@ export class Slots {
   }
 
   /**
-   * Slots that a claim had no use for: they don't count for a rate, and another replica may have them at once.
-   * @param by who has claimed: what it gives back itself is no reason to claim again. Undefined: it has got nothing, and wakes nobody: they would
-   *   wake each other for as long as none can use them. Who was refused meanwhile asks again in a moment.
+   * Gives back slots that a claim had no use for: they don't count for a rate, and another replica may have them immediately.
+   * @param by the waiter that has claimed: slots that it gives back itself are no reason to claim again. Undefined: it got nothing, and wakes no
+   *   other waiter: they would wake each other for as long as none can use the slots. One that was refused in the meantime asks again in a moment.
    */
   giveUnused({ limits = [] }: Needing, count: number, by: string | undefined): void {
     if (count === 0) return
@@ -131,7 +131,7 @@ export class Slots {
     if (by !== undefined) this.wake(limits, by)
   }
 
-  /** What others have given back since, or people have set, counts from now on. */
+  /** Makes the next requests see what other replicas have given back, and people have set, since the last ones. */
   askAnew(): void {
     for (const lease of this.leases.values()) lease.makesDoUntilMs = Number.NEGATIVE_INFINITY
   }
@@ -149,8 +149,8 @@ export class Slots {
   }
 
   /**
-   * After how long it is worth asking again: another replica gives back what it doesn't need, a rate admits one more.
-   * @param by who has asked for a phase and got none
+   * The time after which it is worth asking again: another replica gives back slots that it doesn't need, or a rate admits one more document.
+   * @param by the waiter that has asked for a phase and got none
    */
   againInMs({ limits = [] }: Needing, by?: string): number {
     const leastMs = askAgainMs(0, 1)
@@ -160,17 +160,17 @@ export class Slots {
     return askAgainMs(this.options.clock.monotonicMs() - waited.sinceMs, waited.times)
   }
 
-  /** Whether a lease of slots that a document needs is nearly over: its step is to stop, as it does for its own lease. */
+  /** True if a lease of slots that a document needs is nearly over: its step must stop, the same way that it does for its own lease. */
   areInDanger({ limits }: Needing): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isInDanger) ?? false
   }
 
-  /** Whether each step counts as one start of a rate. */
+  /** True if each step counts as one start of a rate. */
   isRated({ limits }: Needing): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isRated) ?? false
   }
 
-  /** Those of keys as one for each field. */
+  /** The slots of each limit; the keys of a field are added up. */
   held(): SlotsHeld[] {
     const held = new Map<string, SlotsHeld>()
     for (const lease of this.leases.values()) {
@@ -182,7 +182,7 @@ export class Slots {
     return [...held.values()]
   }
 
-  /** Gives everything back: to be called when no document is held any more. */
+  /** Gives everything back. Call it when no document is held any more. */
   async stop(): Promise<void> {
     this.stopped = true
     clearTimeout(this.timer)
@@ -195,7 +195,7 @@ export class Slots {
     for (const listener of this.listeners) listener(limits, by)
   }
 
-  /** Which of these, taken some time ago, may no longer begin anything. */
+  /** Finds the first of these needs, whose slots were taken some time ago, that may no longer begin a document. */
   private async firstUnconfirmed(needs: readonly LimitNeed[]): Promise<LimitNeed | undefined> {
     const confirmed = await Promise.all(needs.map((need) => this.leased(need).confirm()))
     return needs.find((_, i) => !confirmed[i])
@@ -213,7 +213,7 @@ export class Slots {
     return now - askedAtMs <= ASKS_WITHIN_MS && !this.leased(missing).isHopeless(missing)
   }
 
-  /** Others may have them at once. */
+  /** Gives back slots so that others may have them immediately. */
   private handBack(need: LimitNeed, count: number): void {
     if (count === 0) return
     const lease = this.leased(need)
