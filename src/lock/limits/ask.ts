@@ -77,19 +77,9 @@ const UNTIL: Document = {
   $cond: [{ $isNumber: '$$this.ms' }, { $min: ['$$this.until', { $add: ['$$NOW', '$$this.ms'] }] }, '$$this.until'],
 }
 
-/** The time that a holder goes on with its slots; then they are kept for waiting replicas, longest first, that ask within `ASKS_WITHIN_MS`. */
+/** The time that a holder goes on with its slots; then they are kept for waiting replicas, first come, first served, that ask within `ASKS_WITHIN_MS`. */
 const TURN_MS = 1_000
 const ASKS_WITHIN_MS = 3_000
-
-/**
- * True if it is a waiter's turn. Several slots lie idle until there are enough, so by turns: from 1 to 2 s of waiting, 4 to 8, 32
- * to 64, 256 to 512…
- */
-const isItsTurn = (waitedMs: Document): Document => {
-  const doublings = { $floor: { $log: [{ $max: [1, { $divide: [waitedMs, TURN_MS] }] }, 2] } }
-  const isOneOf = (every: number, which: number): Document => ({ $eq: [{ $mod: [doublings, every] }, which] })
-  return { $cond: [{ $lt: [doublings, 4] }, isOneOf(2, 0), isOneOf(3, 2)] }
-}
 
 const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
 /** The start of its wait; not later than now, should the clock have been set back. */
@@ -214,7 +204,6 @@ function slotUpdate(request: SlotRequest): Document[] {
       { $lt: [since('$$this'), '$$this.at'] },
       { $lt: [since('$$this'), since('$$waited')] },
       { $lte: [need, TOTAL] },
-      { $or: [{ $lte: [need, 1] }, isItsTurn(waitedMs)] },
     ],
   }
   const older = { $filter: { input: '$$waiting', cond: goesBefore } }
