@@ -30,6 +30,7 @@ export {
   type ListRuns,
   type ListSchedules,
   listRuns,
+  listSchedulePauses,
   listSchedules,
   pauseSchedules,
   removeSchedule,

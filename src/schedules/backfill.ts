@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import type { Collection, Document } from 'mongodb'
 import { numbered } from '../options/index.js'
-import { anchorOf, fieldsOf, type NewRun, pauseOf, runOf } from './decide.js'
+import { anchorOf, fieldsOf, type NewRun, runOf } from './decide.js'
 import { type CheckedSchedule, readSchedule } from './definition/read-schedule.js'
 import type { Json } from './definition/schedule-fields.js'
 import { type Backfill, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { nextDue } from './due.js'
 import { InvalidBackfill } from './errors.js'
+import { pauseOf } from './pauses.js'
 import type { StoredRun, StoredSchedule } from './schedule-reader.js'
 
 /** The options of a backfill. */

@@ -1,11 +1,12 @@
 import { BSON } from 'mongodb'
 import { STEP_SLACK_MS } from '../lock/index.js'
 import { nearMisses } from './definition/near-misses.js'
-import { type CheckedSchedule, readSchedule, shown, YEAR_10000 } from './definition/read-schedule.js'
+import { type CheckedSchedule, readSchedule, YEAR_10000 } from './definition/read-schedule.js'
 import { SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
-import { type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
+import { dateOf, type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
 import type { RunEndReason } from './observer.js'
+import { pauseOf, pauseWarnings } from './pauses.js'
 
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
 /** The phases of a schedule's document (docs/schedules.md). */
@@ -80,6 +81,7 @@ export function decide(doc: Stored, now: Date): Decision {
   if (!schedule.isActive) return idle('Paused', null, drop('deactivated', 'the schedule was deactivated'))
   if (pausedUntil !== undefined) return idle('Paused', pausedUntil)
   if (doc.paused) set.paused = null
+  if (doc.paused && doc.pauses) set.pauses = null
   const pending = isAhead ? undefined : dateOf(doc.nextRunAt)
   const grid = repeats ? earlier(anchor, schedule, now) : anchor
   const goesOn = before && pending && isPlannedAlike(before.fields, fields, schedule, pending, anchor)
@@ -303,31 +305,9 @@ function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
   return textOf(doc.warnings) === textOf(warnings) ? {} : { warnings }
 }
 
-/**
- * The end of a pause; `null` if it lasts until a user resumes the schedule, undefined if the schedule isn't paused. A pause written by hand
- * may be `paused: true`, or any other value that isn't falsy: it was meant as a pause.
- */
-export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): Date | null | undefined {
-  if (!paused) return undefined
-  const until = dateOf((paused as { until?: unknown }).until)
-  return until ? (until > now ? until : undefined) : null
-}
-
-function pauseWarnings(paused: unknown): string[] {
-  if (!paused || paused === true) return []
-  if (typeof paused !== 'object' || Array.isArray(paused))
-    return [`paused: expected true or { until, reason }, got ${shown(paused)}; treated as true`]
-  const { until } = paused as { until?: unknown }
-  if (until == null || dateOf(until)) return []
-  return [`paused.until: expected a date, got ${shown(until)}; paused until somebody resumes it`]
-}
-
 function idProblems(id: unknown): string[] {
   if (typeof id === 'string' && id !== '' && id.length <= 200) return []
   return [
     `_id: expected a string of at most 200 characters, got ${typeof id === 'string' ? `${id.length}` : typeof id}`,
   ]
 }
-
-const dateOf = (value: unknown): Date | undefined =>
-  value instanceof Date && !Number.isNaN(value.getTime()) ? value : undefined

@@ -97,8 +97,10 @@ export interface ScheduleDocument extends ScheduleFields {
   lastFailure?: LastEnd
   /** When it is due next; null: not before it is changed. */
   nextRunAt?: Date | null
-  /** The pause: nothing runs while this is set and its `until` hasn't passed. */
+  /** Nothing runs while this is here and its `until` hasn't passed: of several people's pauses the one that lasts longest. */
   paused?: Pause | null
+  /** All pauses, one for each person; they count while `paused` is one of them. */
+  pauses?: readonly Pause[] | null
   /** The reason why it can't run. */
   broken?: string | null
   /** Possible mistakes of its owner; the schedule runs all the same. */
@@ -276,6 +278,10 @@ export const present = <T extends object>(fields: T): Present<T> =>
 type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
   [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>
 }
+
+/** A stored date; undefined: it isn't one. */
+export const dateOf = (value: unknown): Date | undefined =>
+  value instanceof Date && !Number.isNaN(value.getTime()) ? value : undefined
 
 /**
  * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may be slightly behind (a queue, a round trip). It is

@@ -56,6 +56,23 @@ export class NoSuchSchedule extends Error {
   }
 }
 
+/** A schedule is paused by several people, and none of these pauses is the one that is to end. Nothing was stored. */
+export class PausedByOthers extends Error {
+  override readonly name = 'PausedByOthers'
+  constructor(
+    /** The schedule's id. */
+    readonly schedule: string,
+    /** Who has paused it; undefined: somebody who wasn't named. */
+    readonly by: readonly (string | undefined)[],
+    /** Whose pause was to end; undefined: that of whoever asked. */
+    readonly of: string | undefined,
+  ) {
+    super(
+      `schedule '${schedule}' is paused by ${by.map((name) => name ?? 'somebody').join(', ')}: ${of === undefined ? 'none of these pauses is yours' : `none is ${of}'s`}; \`of\` says whose is to end`,
+    )
+  }
+}
+
 /** A run took longer than its schedule's `timeout`, and its signal was aborted. */
 export class RunTimeout extends Error {
   override readonly name = 'RunTimeout'

@@ -40,10 +40,26 @@ export type {
 export * from './errors.js'
 export type { ObservedRun, RunEndReason, ScheduleObserver } from './observer.js'
 export type { SchedulesOptions } from './options.js'
+export type { PauseChange } from './pauses.js'
 export type { LastSuccess, ScheduleCounts, ScheduleReports } from './reports.js'
 export { lockNameOf } from './run-lock.js'
-export type { By, CancelRunOptions, NewSchedule, PauseOptions, TriggerOptions } from './schedule-owner.js'
-export type { ListedSchedule, ListOptions, RunsOptions, StoredRun, StoredSchedule } from './schedule-reader.js'
+export type {
+  By,
+  CancelRunOptions,
+  NewSchedule,
+  PauseOptions,
+  ResumeOptions,
+  TriggerOptions,
+} from './schedule-owner.js'
+export type {
+  ListedPause,
+  ListedSchedule,
+  ListOptions,
+  PausesOptions,
+  RunsOptions,
+  StoredRun,
+  StoredSchedule,
+} from './schedule-reader.js'
 export { Schedules } from './schedules.js'
 export { type StartsOptions, starts } from './starts.js'
 export type { RunStatistics, StatisticsOf, StatisticsOptions } from './statistics.js'

@@ -2,11 +2,11 @@ import { onClaimIndex } from '../lock/index.js'
 import { LockProviderUnavailable } from '../locks/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
 import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './backfill.js'
-import { pauseOf } from './decide.js'
 import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunTimeout } from './errors.js'
 import { recordLastEnd } from './last-end.js'
 import { observedRun, type RunEndReason } from './observer.js'
+import { pausedText, pauseOf } from './pauses.js'
 import { callbackOf, cancelled, isCancel, isItsOwn, lateMs, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
 import { RunRecord, runErrorOf } from './run-record.js'
@@ -346,8 +346,7 @@ class Runs<Context> {
     if (!schedule) return { why: 'deleted', reason: 'the schedule was deleted' }
     if (schedule.isActive === false) return { why: 'deactivated', reason: 'the schedule was deactivated' }
     if (pauseOf(schedule, serverTime(run)) === undefined) return undefined
-    const said = schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''
-    return { why: 'paused', reason: `the schedule was paused${said}` }
+    return { why: 'paused', reason: pausedText(schedule) }
   }
 
   /** Enters the run's lock. Nothing runs while the locks' server is unreachable; that uses up no try. */

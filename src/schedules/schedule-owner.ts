@@ -1,6 +1,6 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
-import { cancelText, DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
+import { cancelText, DUE_AND_NOBODYS, MOST_PAUSES, updateMatching } from '../lock/index.js'
 import { numbered, shown, unknownOptions } from '../options/index.js'
 import { StepAborted } from '../phases/index.js'
 import {
@@ -11,7 +11,7 @@ import {
   checkedBackfill,
   nextRuns,
 } from './backfill.js'
-import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
+import { changedFields, changesBetween, fieldsOf, type NewRun, runOf } from './decide.js'
 import { readSchedule } from './definition/read-schedule.js'
 import {
   type Json,
@@ -20,8 +20,21 @@ import {
   type ScheduleFields,
   TIMING_FIELDS,
 } from './definition/schedule-fields.js'
-import { type Backfill, type Edit, present, type RunDocument } from './documents.js'
+import { type Backfill, type Pause, present, type RunDocument } from './documents.js'
+import { anew, isPlanned, SUPERSEDED } from './edit-update.js'
 import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
+import {
+  canPause,
+  isMeant,
+  isMeantOrNone,
+  notPausable,
+  notResumable,
+  PAUSED,
+  PAUSES_IN_FORCE,
+  type PauseChange,
+  pausing,
+  resuming,
+} from './pauses.js'
 import { runErrorOf } from './run-record.js'
 import { requireId, ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
@@ -42,6 +55,12 @@ export interface PauseOptions extends By {
   readonly reason?: string | undefined
 }
 
+/** What `resume` and `resumeAll` take. */
+export interface ResumeOptions extends By {
+  /** Whose pause ends. Default: that of `by`, or the only one there is. */
+  readonly of?: string | undefined
+}
+
 /** The options of `run`; `by` is kept in the run's `requestedBy`. */
 export interface TriggerOptions extends By {
   /** Arguments that replace the schedule's own. */
@@ -57,13 +76,6 @@ export interface CancelRunOptions {
 }
 
 const MOST_UPSERTS = 10
-/** A filter for paused schedules. It includes `paused: true`, written by hand, and any other value that `pauseOf` takes for a pause. */
-const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
-const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
-/** The fields that were replaced by the first of several edits in a row: the schedule was planned from its `known`. */
-const SUPERSEDED: Document = {
-  $ifNull: ['$superseded', { $cond: [isPlanned, { fields: '$known', at: '$$NOW' }, '$$REMOVE'] }],
-}
 const literal = (value: unknown): Document => ({ $literal: value })
 
 /**
@@ -134,32 +146,39 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
-   * Pauses a schedule: nothing runs until it is resumed, or until `until`. Due times in between are not run later.
+   * Nothing is run until it is resumed, or until `until`; due times in between are not made up for. Pauses of several people add up; one's own
+   * earlier pause is replaced.
+   * @returns the pauses in force before, and since
    * @throws NoSuchSchedule, InvalidSchedule
    */
-  async pause(id: string, options: PauseOptions = {}): Promise<void> {
+  async pause(id: string, options: PauseOptions = {}): Promise<PauseChange> {
     requireId(id)
-    const { matchedCount } = await this.schedules.updateOne(
-      { _id: id, ...stillToCome(options) },
-      pausing(id, options, true),
-    )
-    if (matchedCount > 0) return
-    if (!(await this.schedules.findOne({ _id: id }, { projection: { _id: 1 } }))) throw new NoSuchSchedule(id)
-    throw new InvalidSchedule(id, [`until: expected a time in the future, got ${options.until?.toISOString()}`])
+    const update = [
+      anew({ by: options.by, edit: present({ action: 'pause', reason: options.reason }) }),
+      ...pausing(id, options),
+    ]
+    const found = await this.editPauses(id, canPause(options), update)
+    if (!found) throw notPausable(id, options, await this.pauses({ schedule: id, limit: MOST_PAUSES }))
+    const { by, until, reason } = options
+    const added = present({ until, reason, by, at: found.now })
+    return { before: found.pauses, after: [...found.pauses.filter((one) => one.by !== by), added] }
+  }
+
+  /** Pauses all, also those that others have paused; one's own earlier pauses are replaced. @returns how many were paused */
+  async pauseAll(options: PauseOptions = {}): Promise<number> {
+    const running = { phase: { $nin: ['Finished', 'Broken'] }, ...canPause(options) } as object
+    const edit = present({ action: 'pause', reason: options.reason })
+    // They are not made due now: each is looked at when it is due. To look at a million at the same time would be wasted work.
+    return this.updateAll(running, [anew({ by: options.by, edit }, false), ...pausing('(all)', options)])
   }
 
   /**
-   * Pauses all schedules.
-   * @returns the number of schedules that were paused: those that were not paused already
+   * Ends one's own pause, or the only one there is, whoever asked for it; when the last one has ended it is planned from then on. One that was
+   * deactivated is active again.
+   * @returns the pauses in force before, and since
+   * @throws NoSuchSchedule; PausedByOthers where none of several is one's own, nothing is changed then
    */
-  async pauseAll(options: PauseOptions = {}): Promise<number> {
-    const running = { phase: { $nin: ['Finished', 'Broken'] }, $nor: [PAUSED], ...stillToCome(options) } as object
-    // They are not made due now: each is looked at when it is due. To look at a million at the same time would be wasted work.
-    return this.updateAll(running, pausing('(all)', options, false))
-  }
-
-  /** Plans it from now on; a deactivated schedule becomes active again. @throws NoSuchSchedule */
-  async resume(id: string, { by }: By = {}): Promise<void> {
+  async resume(id: string, { by, of }: ResumeOptions = {}): Promise<PauseChange> {
     requireId(id)
     const update = [
       anew({ by, edit: { action: 'resume' } }),
@@ -169,16 +188,32 @@ export abstract class ScheduleOwner extends ScheduleReader {
           known: { $cond: [isPlanned, { $mergeObjects: ['$known', { isActive: true }] }, '$$REMOVE'] },
         },
       },
-      { $unset: ['paused'] },
+      ...resuming({ by, of }),
     ]
-    const { matchedCount } = await this.schedules.updateOne({ _id: id }, update)
-    if (matchedCount === 0) throw new NoSuchSchedule(id)
+    const found = await this.editPauses(id, isMeantOrNone({ by, of }), update)
+    if (!found) throw notResumable(id, await this.pauses({ schedule: id, limit: MOST_PAUSES }), { of })
+    return { before: found.pauses, after: await this.pauses({ schedule: id, limit: MOST_PAUSES }) }
   }
 
-  /** Resumes all paused schedules; deactivated ones stay deactivated. */
-  async resumeAll({ by }: By = {}): Promise<number> {
-    const update = [anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
-    return this.updateAll(PAUSED, update)
+  /** Ends a pause of each, as `resume` does, where there is one to end; what was deactivated stays deactivated. @returns of how many */
+  async resumeAll({ by, of }: ResumeOptions = {}): Promise<number> {
+    const update = [anew({ by, edit: { action: 'resume' } }), ...resuming({ by, of })]
+    return this.updateAll({ ...PAUSED, ...isMeant({ by, of }) }, update)
+  }
+
+  /** The pauses that were in force; undefined: it doesn't match. @throws NoSuchSchedule */
+  private async editPauses(
+    id: string,
+    which: Document,
+    update: Document[],
+  ): Promise<{ readonly pauses: readonly Pause[]; readonly now: Date } | undefined> {
+    const found = await this.schedules.findOneAndUpdate({ _id: id, ...which } as object, update, {
+      returnDocument: 'before',
+      projection: { pauses: PAUSES_IN_FORCE, now: '$$NOW' },
+    })
+    if (found) return found as unknown as { readonly pauses: readonly Pause[]; readonly now: Date }
+    if (!(await this.schedules.findOne({ _id: id }, { projection: { _id: 1 } }))) throw new NoSuchSchedule(id)
+    return undefined
   }
 
   private async updateAll(which: Document, update: Document[]): Promise<number> {
@@ -360,30 +395,4 @@ export abstract class ScheduleOwner extends ScheduleReader {
     if (problems.length > 0) throw new InvalidSchedule(String(id), problems)
     this.checkTask(id, given)
   }
-}
-
-/** Makes a schedule due, even one that a replica holds, and records the edit. */
-function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document {
-  const added = { $mergeObjects: [{ at: '$$NOW' }, literal(present({ ...edit, by }))] }
-  const edits = { $cond: [{ $isArray: '$edits' }, '$edits', []] }
-  return {
-    $set: {
-      phase: { $cond: [{ $in: ['$phase', SCHEDULE_PHASES] }, '$phase', 'Active'] },
-      ...(isDueNow ? DUE_AND_NOBODYS : {}),
-      edits: { $slice: [{ $concatArrays: [edits, [added]] }, -MOST_EDITS] },
-    },
-  }
-}
-
-/** A filter that judges `until` by the server's clock: a pause until a time in the past would be no pause. */
-const stillToCome = ({ until }: PauseOptions): object => (until ? { $expr: { $gt: [until, '$$NOW'] } } : {})
-
-function pausing(id: string, { until, reason, by }: PauseOptions, isDueNow: boolean): Document[] {
-  if (until !== undefined && !(until instanceof Date && !Number.isNaN(until.getTime()))) {
-    throw new InvalidSchedule(id, [`until: expected a date, got ${String(until)}`])
-  }
-  return [
-    anew({ by, edit: present({ action: 'pause', reason }) }, isDueNow),
-    { $set: { paused: { $mergeObjects: [{ at: '$$NOW' }, literal(present({ until, reason, by }))] } } },
-  ]
 }

@@ -2,8 +2,11 @@ import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { asReadable, canBeId } from '../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../options/index.js'
-import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
+import { fieldsOf } from './decide.js'
+import type { ScheduleFields } from './definition/schedule-fields.js'
+import { type Pause, present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
+import { PAUSED, PAUSES_IN_FORCE } from './pauses.js'
 import { type RunStatistics, type StatisticsOf, type StatisticsOptions, statisticsOf } from './statistics.js'
 
 /** A schedule as it is stored, with the engine's own fields. */
@@ -36,6 +39,17 @@ export interface ListOptions {
   readonly phase?: string | undefined
 }
 
+/** What `pauses` takes. */
+export interface PausesOptions {
+  /** Only those of this one. */
+  readonly schedule?: string | undefined
+  /** At most this many. Default 100. */
+  readonly limit?: number | undefined
+}
+
+/** A pause in force, and of which schedule; `at` is absent from one that was written by hand. */
+export type ListedPause = Pause & { readonly schedule: string }
+
 /** The options of `runs`. */
 export interface RunsOptions {
   /** At most this many, the latest first. Default 20. */
@@ -50,6 +64,7 @@ const listOptions = t.object({
   after: t.optional(t.text),
   phase: aPhase,
 })
+const pausesOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 100) })
 const runsOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 20), phase: aPhase })
 const statisticsOptions = t.object({
   since: t.optional(t.aDate),
@@ -58,6 +73,8 @@ const statisticsOptions = t.object({
 
 /** A schedule as `list` returns it. */
 export interface ListedSchedule extends StoredSchedule {
+  /** Those in force. */
+  readonly pauses?: readonly Pause[]
   /** The run with the latest due time, with only the message of its `error`; absent if it has no run. */
   readonly lastRun?: Pick<
     StoredRun,
@@ -96,6 +113,12 @@ export abstract class ScheduleReader {
     return asReadable((how) => this.schedules.findOne({ _id: id }, how)) as Promise<StoredSchedule | null>
   }
 
+  /** The fields of a schedule that are its owner's, as they are stored; undefined: there is none with this id. */
+  async fields(id: string): Promise<Partial<ScheduleFields> | undefined> {
+    const found = await this.get(id)
+    return found ? fieldsOf(found) : undefined
+  }
+
   /** Schedules by id, each with its latest run. */
   async list(options: ListOptions = {}): Promise<ListedSchedule[]> {
     const { limit, after, phase } = checkOptions('schedules.list', listOptions, options)
@@ -103,6 +126,7 @@ export abstract class ScheduleReader {
       { $match: present({ _id: after === undefined ? undefined : { $gt: after }, phase }) },
       { $sort: { _id: 1 } },
       { $limit: limit },
+      { $set: { pauses: { $cond: [{ $eq: [{ $size: PAUSES_IN_FORCE }, 0] }, '$$REMOVE', PAUSES_IN_FORCE] } } },
       lookupRuns(this.names.runs, 'lastRun', [
         { $limit: 1 },
         { $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 } },
@@ -110,6 +134,22 @@ export abstract class ScheduleReader {
       { $set: { lastRun: { $first: '$lastRun' } } },
     ]
     return asReadable((how) => this.schedules.aggregate<ListedSchedule>(pipeline, how).toArray())
+  }
+
+  /** Pauses in force, by schedule. */
+  async pauses(options: PausesOptions = {}): Promise<ListedPause[]> {
+    const { schedule, ...rest } = options
+    const { limit } = checkOptions('schedules.pauses', pausesOptions, rest)
+    if (schedule !== undefined) requireId(schedule)
+    const pipeline = [
+      { $match: schedule === undefined ? PAUSED : { _id: schedule } },
+      { $sort: { _id: 1 } },
+      { $project: { pauses: PAUSES_IN_FORCE } },
+      { $unwind: '$pauses' },
+      { $limit: limit },
+      { $replaceWith: { $mergeObjects: ['$pauses', { schedule: '$_id' }] } },
+    ]
+    return this.schedules.aggregate<ListedPause>(pipeline).toArray()
   }
 
   /** The run with this id, `<schedule>@<due time>`; null if there is no such run, or it is no longer kept. */

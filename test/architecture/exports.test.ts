@@ -82,7 +82,7 @@ test.each([
   ],
   [
     'schedules',
-    'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
+    'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule PausedByOthers ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
   ],
   [
     'tasks',

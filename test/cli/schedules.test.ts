@@ -70,10 +70,24 @@ describe('the commands on schedules', () => {
     expect((await run('schedules')).out).toContain(
       'repo_42 is paused until 2999-01-01T00:00:00Z by anna: it is moving\n',
     )
+    const mine = ['schedules', 'pause', 'repo_42', '--by', 'ben']
+    expect((await run(...mine)).out).toBe(
+      'repo_42 paused; also paused until 2999-01-01T00:00:00Z by anna: it is moving\n',
+    )
+    expect((await run('schedules')).out).toContain('repo_42 is paused by ben\n')
+    expect(await run('schedules', 'resume', 'repo_42', '--by', 'carl')).toMatchObject({
+      code: 4,
+      err: expect.stringContaining("schedule 'repo_42' is paused by anna, ben: none of these pauses is yours"),
+    })
+    expect((await run('schedules', 'resume', 'repo_42', '--of', 'ben')).out).toBe(
+      'repo_42 resumed; still paused until 2999-01-01T00:00:00Z by anna: it is moving\n',
+    )
     expect(await run('schedules', 'resume', '--all', '--json')).toMatchObject({ code: 0, out: '{"resumed":1}\n' })
     expect((await schedules.get('repo_42'))!.edits!.map((edit) => [edit.action, edit.by])).toMatchObject([
       ['created', 'anna'],
       ['pause', 'anna'],
+      ['pause', 'ben'],
+      ['resume', expect.any(String)],
       ['resume', expect.any(String)],
     ])
     const range = ['--from', '2026-01-01T00:00:00Z', '--to', '2026-01-01T03:00:00Z', '--args', '{"full":true}']

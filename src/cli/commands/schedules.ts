@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import {
   type ListSchedules,
+  listSchedulePauses,
   listSchedules,
   pauseSchedules,
   removeSchedule,
@@ -10,7 +11,7 @@ import {
   UsageError,
 } from '../../operations/index.js'
 import { numbered } from '../../options/index.js'
-import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
+import type { ListedPause, ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom, byOption } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
@@ -72,7 +73,7 @@ async function list(context: CliContext, options: Options & ListSchedules): Prom
   for (const schedule of schedules) {
     const id = valueText(schedule._id)
     if (schedule.broken) output.line(`${id} is broken: ${valueText(schedule.broken)}`)
-    else if (schedule.paused) output.line(`${id} is paused${pauseText(schedule)}`)
+    else for (const pause of schedule.pauses ?? []) output.line(`${id} is paused${pauseText(pause)}`)
   }
   if (more) output.line(`(the first ${limit}; --after '${valueText(schedules.at(-1)!._id)}' shows more)`)
 }
@@ -104,9 +105,9 @@ export function endText(
   return `${valueText(phase)}${took}${why && `: ${why.slice(0, length)}`}`
 }
 
-function pauseText({ paused }: ListedSchedule): string {
-  const until = paused?.until ? ` until ${timeText(paused.until)}` : ''
-  return `${until}${paused?.by ? ` by ${valueText(paused.by)}` : ''}${paused?.reason ? `: ${valueText(paused.reason)}` : ''}`
+/** ` until 2026-12-01T06:00:00Z by anna: it is moving`. */
+function pauseText({ until, by, reason }: Partial<ListedPause>): string {
+  return `${until ? ` until ${timeText(until)}` : ''}${by ? ` by ${valueText(by)}` : ''}${reason ? `: ${valueText(reason)}` : ''}`
 }
 
 export function timeText(time: unknown): string {
@@ -144,10 +145,12 @@ function registerPause(schedules: Command, context: CliContext): void {
 function registerResume(schedules: Command, context: CliContext): void {
   const command = schedules
     .command('resume')
-    .description('resume a schedule from now on; one that was deactivated becomes active again')
+    .description(
+      'end a pause of a schedule: with the last one it is resumed from then on; one that was deactivated becomes active again',
+    )
   onOneOrAll(command, 'all that are paused', context, (system, id, options) =>
-    resumeSchedules(system, id, byFrom(options)),
-  )
+    resumeSchedules(system, id, byFrom(options), (options as { of?: string }).of),
+  ).option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
 }
 
 /**
@@ -167,11 +170,30 @@ function onOneOrAll(
     .action(async (id: string | undefined, _options: Options, sub: Command) => {
       const options = merged(sub)
       if ((id === undefined) === (options['all'] === undefined)) throw new UsageError('expected a schedule or --all')
-      const count = await onSchedules(context, options, (system) => act(system, id, options))
-      print(context, options, { [done]: count }, `${id ?? numbered(count, 'schedule')} ${done}`)
+      const { count, pauses } = await onSchedules(context, options, async (system) => ({
+        count: await act(system, id, options),
+        pauses: await listSchedulePauses(system, id),
+      }))
+      print(
+        context,
+        options,
+        { [done]: count },
+        `${id ?? numbered(count, 'schedule')} ${done}${restText(command, id, byFrom(options), pauses)}`,
+      )
     })
   withSchedules(command.name() === 'pause' ? byOption(command) : byAndWhy(command))
   return command
+}
+
+const MOST_LISTED = 100
+
+/** What else is paused once a pause was added or has ended. */
+function restText(command: Command, id: string | undefined, by: string, pauses: readonly ListedPause[]): string {
+  const isPause = command.name() === 'pause'
+  const rest = isPause ? pauses.filter((pause) => pause.by !== by) : pauses
+  if (id !== undefined) return rest.map((pause) => `; ${isPause ? 'also' : 'still'} paused${pauseText(pause)}`).join('')
+  if (isPause || rest.length === 0) return ''
+  return `; still in force: ${numbered(rest.length, 'pause')}${rest.length < MOST_LISTED ? '' : ' or more'} (phaselock schedules --phase Paused)`
 }
 
 function registerRemove(schedules: Command, context: CliContext): void {

@@ -2,17 +2,10 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isNumber, isValid, typeName } from '../documents/type-name.js'
-import {
-  endExpression,
-  endOf,
-  MOST_PAUSES,
-  type NewPause,
-  ownerExpression,
-  ownerMeant,
-  type Resuming,
-} from '../registry/pauses.js'
+import { pausesBeside, storePauses, withoutPause, withPause } from '../registry/pause-list.js'
+import { endExpression, endOf, MOST_PAUSES, type NewPause, ownerMeant, type Resuming } from '../registry/pauses.js'
 import { LIMITS_COLLECTION } from '../terms/constants.js'
-import { isDate, literal } from '../terms/terms.js'
+import { literal } from '../terms/terms.js'
 
 /** The rate of a limit: the documents that may begin in a span of time. */
 export interface Rate {
@@ -120,49 +113,8 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   return (await readLimits(db, [name])).limits[0]!
 }
 
-/*
- * `paused` is the pause that lasts longest, and requests for slots judge by it (ask.ts), also in earlier versions; `pauses` are
- * all, one for each person. Where `paused` isn't in force, no pause is.
- */
-const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', '$$NOW'] }] }
-const pausesInForce: Document = {
-  $let: {
-    vars: {
-      known: {
-        $cond: [
-          { $ne: [{ $type: '$paused' }, 'object'] },
-          [],
-          { $cond: [{ $isArray: '$pauses' }, '$pauses', ['$paused']] },
-        ],
-      },
-    },
-    in: { $filter: { input: '$$known', cond: { $not: [isOver] } } },
-  },
-}
-/** The pause that lasts longest: one without an end lasts forever. */
-const longest: Document = {
-  $reduce: {
-    input: '$pauses',
-    initialValue: { $first: '$pauses' },
-    in: {
-      $cond: [
-        {
-          $and: [
-            isDate('$$value.until'),
-            { $or: [{ $not: [isDate('$$this.until')] }, { $gt: ['$$this.until', '$$value.until'] }] },
-          ],
-        },
-        '$$this',
-        '$$value',
-      ],
-    },
-  },
-}
-const isNone: Document = { $eq: [{ $size: '$pauses' }, 0] }
-const withLongest: Document[] = [
-  { $set: { paused: { $cond: [isNone, '$$REMOVE', longest] } } },
-  { $set: { pauses: { $cond: [isNone, '$$REMOVE', '$pauses'] } } },
-]
+/** All pauses in force, one for each person. */
+const pausesInForce = pausesBeside([])
 
 /** The outcome of a request to pause a limit. */
 export type LimitPauseVerdict =
@@ -181,15 +133,11 @@ export async function pauseLimit(
   { by, reason, end }: Pick<NewPause, 'by' | 'reason' | 'end'>,
   key?: KeyLimit,
 ): Promise<LimitPauseVerdict> {
-  const pause = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
+  const pause = { reason: literal(reason), since: '$$NOW', until: endExpression(end) }
   const made = key ? [declaredBy(key), { $set: { askedAt: '$$NOW' } }] : []
-  const others = { $filter: { input: pausesInForce, cond: { $ne: ['$$this.by', literal(by)] } } }
-  const added = {
-    $cond: [{ $lt: [{ $size: others }, MOST_PAUSES] }, { $concatArrays: [others, [pause]] }, pausesInForce],
-  }
   const before = await limitsOf(db).findOneAndUpdate(
     { _id: name },
-    [...made, { $set: { pauses: added } }, ...withLongest],
+    [...made, ...storePauses(withPause(pausesInForce, by, pause))],
     {
       ...{ upsert: key !== undefined, returnDocument: 'before' },
       projection: { pauses: pausesInForce, now: '$$NOW' },
@@ -208,13 +156,7 @@ export async function resumeLimit(
   name: string,
   whose: Resuming = {},
 ): Promise<{ readonly before: readonly PausedLimit[]; readonly ended: PausedLimit | undefined } | undefined> {
-  const left = {
-    $let: {
-      vars: { meant: ownerExpression(pausesInForce, whose) },
-      in: { $filter: { input: pausesInForce, cond: { $ne: ['$$this.by', '$$meant'] } } },
-    },
-  }
-  const found = await limitsOf(db).findOneAndUpdate({ _id: name }, [{ $set: { pauses: left } }, ...withLongest], {
+  const found = await limitsOf(db).findOneAndUpdate({ _id: name }, storePauses(withoutPause(pausesInForce, whose)), {
     returnDocument: 'before',
     projection: { pauses: pausesInForce },
   })
@@ -303,8 +245,11 @@ function pausedOf(paused: unknown, now: Date): PausedLimit | null {
 const pausesAmong = (stored: unknown, now = new Date(0)): PausedLimit[] =>
   Array.isArray(stored) ? stored.flatMap((one) => pausedOf(one, now) ?? []) : []
 
+/** As pause-list.ts says: they count while `paused` is one of them. */
 function withOthers(paused: PausedLimit | null, stored: unknown, now: Date): PausedLimit | null {
-  const others = paused ? pausesAmong(stored, now).filter(({ by }) => by !== paused.by) : []
+  const all = pausesAmong(stored, now)
+  const isAmong = all.some(({ by, since }) => by === paused?.by && since.getTime() === paused.since.getTime())
+  const others = isAmong ? all.filter(({ by }) => by !== paused?.by) : []
   return paused && others.length > 0 ? { ...paused, others } : paused
 }
 

@@ -5,7 +5,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { canBeId } from '../documents/storable.js'
 import { isValid } from '../documents/type-name.js'
 import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { isDate, literal } from '../terms/terms.js'
+import { arrayAt, isDate, literal } from '../terms/terms.js'
 
 /**
  * The target of a pause. `all` is a pause of every lifecycle that there was then, and is resumed as such: it neither ends nor replaces a
@@ -110,7 +110,6 @@ export class Paused {
   }
 }
 
-const arrayAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })
 const known = arrayAt('$pauses')
 
 /*
@@ -233,8 +232,11 @@ export interface Resuming {
 }
 
 /** Among pauses of the same, the owner of the one that is meant; undefined: none. */
-export const ownerMeant = (owners: readonly string[], { by, of }: Resuming): string | undefined =>
-  of === undefined && owners.length === 1 ? owners[0] : owners.find((owner) => owner === (of ?? by))
+export const ownerMeant = <Owner extends string | null>(
+  owners: readonly Owner[],
+  { by, of }: Resuming,
+): Owner | undefined =>
+  of === undefined && owners.length === 1 ? owners[0] : owners.find((owner) => owner === (of ?? by ?? null))
 
 /** The same as an expression over an array of pauses. */
 export const ownerExpression = (pauses: Document, { by, of }: Resuming): Document => {

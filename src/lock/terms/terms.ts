@@ -83,6 +83,9 @@ export const literal = (value: unknown): Document => ({ $literal: value })
 
 export const isDate = (path: string): Document => ({ $eq: [{ $type: path }, 'date'] })
 
+/** A stored array, and an empty one in place of anything else. */
+export const arrayAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })
+
 /**
  * True if time can have passed since a date: it isn't in the future, nor so far from now that the server's date arithmetic overflows (error 15)
  * or JavaScript reads an Invalid Date.

@@ -1,10 +1,14 @@
+import { typed } from '../../options/index.js'
 import type { AuditedEnd } from '../../phases/index.js'
 import {
   type Json,
   type ListedSchedule,
+  type ListedPause as ListedSchedulePause,
   type ListOptions,
   type NewSchedule,
   NoSuchSchedule,
+  type PauseChange,
+  PausedByOthers,
   type PauseOptions,
   type RunStatistics,
   type RunsOptions,
@@ -46,14 +50,33 @@ export function setSchedule(
   fields: NewSchedule,
   by: string,
 ): Promise<'created' | 'replaced' | 'unchanged'> {
-  const act = () => onSchedules(system, (schedules) => schedules.upsert(id, fields, { by }))
-  const ended = (done: string): AuditedEnd => ({ outcome: done === 'unchanged' ? 'unchanged' : 'done', after: fields })
-  return recorded(system, { action: 'schedules set', target: `schedule ${id}` }, act, ended)
+  const act = () =>
+    onSchedules(system, async (schedules) => {
+      const before = await fieldsOf(schedules, id)
+      const done = await schedules.upsert(id, fields, { by })
+      return { done, before, after: await fieldsOf(schedules, id) }
+    })
+  const ended = ({ done, before, after }: Around & { readonly done: string }): AuditedEnd => ({
+    ...{ outcome: done === 'unchanged' ? 'unchanged' : 'done', before, after },
+  })
+  const about = { action: 'schedules set', target: scheduleText(id) }
+  return recorded(system, about, act, ended).then(({ done }) => done)
 }
 
+/** What the audit keeps of a change. */
+interface Around {
+  readonly before: unknown
+  readonly after: unknown
+}
+
+/** A schedule's own fields; null: there is no such schedule. */
+const fieldsOf = async (schedules: Schedules, id: string) =>
+  typeof id === 'string' ? ((await schedules.fields(id)) ?? null) : null
+
 /**
- * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't run later.
- * @returns the number of schedules that were paused
+ * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't made up for. An earlier pause by the same
+ * person is replaced; those of others stay.
+ * @returns how many were paused
  * @example await pauseSchedules(system, 'sync', { by: 'anna', reason: 'it is moving' }) // 1
  * @throws NotFound, InvalidSchedule
  */
@@ -62,25 +85,50 @@ export function pauseSchedules(
   id: string | undefined,
   pause: PauseOptions & { readonly by: string },
 ): Promise<number> {
+  return aroundPauses(system, 'schedules pause', id, async (schedules) =>
+    id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause),
+  )
+}
+
+/** Edits pauses; with all schedules the audit has those of the first 100 pauses. */
+async function aroundPauses(
+  system: System,
+  action: string,
+  id: string | undefined,
+  edit: (schedules: Schedules) => Promise<number | PauseChange>,
+): Promise<number> {
   const act = () =>
-    onSchedules(system, (schedules) =>
-      id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause).then(() => 1),
-    )
-  return recorded(system, { action: 'schedules pause', target: scheduleText(id) }, act)
+    onSchedules(system, async (schedules) => {
+      const before = id === undefined ? await schedules.pauses() : []
+      const done = await edit(schedules)
+      return typeof done === 'number' ? { count: done, before, after: await schedules.pauses() } : { count: 1, ...done }
+    })
+  const ended = ({ before, after }: Around): AuditedEnd => ({
+    ...{ outcome: 'done', before: { pauses: before }, after: { pauses: after } },
+  })
+  return (await recorded(system, { action, target: scheduleText(id) }, act, ended)).count
 }
 
 /**
- * Resumes a schedule from now on, even one that was deactivated; without an id all that are paused.
- * @returns the number of schedules that were resumed
- * @example await resumeSchedules(system, undefined, 'anna') // 12
- * @throws NotFound
+ * What is paused of a schedule, or without an id of all, the first 100.
+ * @example await listSchedulePauses(system, 'sync') // [{ schedule: 'sync', by: 'anna', reason: 'it is moving', at: ... }]
  */
-export function resumeSchedules(system: System, id: string | undefined, by: string): Promise<number> {
-  const act = () =>
-    onSchedules(system, (schedules) =>
-      id === undefined ? schedules.resumeAll({ by }) : schedules.resume(id, { by }).then(() => 1),
-    )
-  return recorded(system, { action: 'schedules resume', target: scheduleText(id) }, act)
+export function listSchedulePauses(system: System, id?: string): Promise<readonly ListedSchedulePause[]> {
+  return onSchedules(system, (schedules) => schedules.pauses({ schedule: id }))
+}
+
+/**
+ * Ends a pause of a schedule, one's own or the only one there is, and activates one that was deactivated; without an id a pause of each that is paused.
+ * With its last pause it is resumed from then on.
+ * @param of whose pause is meant instead
+ * @returns of how many schedules a pause has ended
+ * @example await resumeSchedules(system, undefined, 'anna') // 12
+ * @throws NotFound; Refused where several people have paused it, and none of these pauses is meant
+ */
+export function resumeSchedules(system: System, id: string | undefined, by: string, of?: string): Promise<number> {
+  return aroundPauses(system, 'schedules resume', id, (schedules) =>
+    id === undefined ? schedules.resumeAll({ by, of }) : schedules.resume(id, { by, of }),
+  )
 }
 
 /**
@@ -91,9 +139,12 @@ export function resumeSchedules(system: System, id: string | undefined, by: stri
 export async function removeSchedule(system: System, id: string): Promise<void> {
   const act = () =>
     onSchedules(system, async (schedules) => {
+      const before = await fieldsOf(schedules, id)
       if (!(await schedules.remove(id))) throw noSchedule(id)
+      return before
     })
-  await recorded(system, { action: 'schedules remove', target: scheduleText(id) }, act)
+  const ended = (before: unknown): AuditedEnd => ({ outcome: 'done', before, after: null })
+  await recorded(system, { action: 'schedules remove', target: scheduleText(id) }, act, ended)
 }
 
 const scheduleText = (id: string | undefined): string => (id === undefined ? 'all schedules' : `schedule ${id}`)
@@ -162,7 +213,7 @@ export function waitForRun(system: System, name: string, atMostMs: number): Prom
   })
 }
 
-/** Calls a function with the schedules; when it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
+/** When it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule, Refused instead of PausedByOthers */
 export async function onSchedules<T>(
   { db, collections, doorbell }: System,
   act: (schedules: Schedules) => Promise<T>,
@@ -171,7 +222,8 @@ export async function onSchedules<T>(
   try {
     return await act(schedules)
   } catch (error) {
-    throw error instanceof NoSuchSchedule ? noSchedule(error.schedule) : error
+    if (error instanceof NoSuchSchedule) throw noSchedule(error.schedule)
+    throw error instanceof PausedByOthers ? pausedByOthers(error) : error
   } finally {
     await schedules.flush()
   }
@@ -179,3 +231,13 @@ export async function onSchedules<T>(
 
 const noSchedule = (name: string): NotFound =>
   new NotFound(`there is no schedule '${name}'`, { reason: 'noSchedule', name }, 'see: phaselock schedules')
+
+function pausedByOthers({ schedule, by, of }: PausedByOthers): Refused {
+  const owners = by.map((owner) => owner ?? 'somebody')
+  const meant = of === undefined ? 'none of these pauses is yours' : `none is ${of}'s`
+  return new Refused(
+    `schedule '${schedule}' is paused by ${owners.join(', ')}: ${meant}`,
+    { reason: 'pausedByOthers', by: owners },
+    `to end another's: phaselock schedules resume ${typed(schedule)} --of ${typed(owners[0]!)}`,
+  )
+}
