@@ -6,7 +6,7 @@ import { SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
 import { dateOf, type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
 import type { RunEndReason } from './observer.js'
-import { pauseOf, pauseWarnings } from './pauses.js'
+import { pausedSince, pausedText, pauseOf, pauseWarnings } from './pauses.js'
 
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
 /** The phases of a schedule's document (docs/schedules.md). */
@@ -62,8 +62,9 @@ export function decide(doc: Stored, now: Date): Decision {
   const repeats = repeatsOf(doc, now, isAhead)
   if (repeats !== doc.repeats && (repeats || doc.repeats)) set.repeats = repeats ?? null
   const anchor = anchorOf(doc, now)
-  const drop = (why: RunEndReason, reason: string) => {
-    const runs = before ? droppedRuns(doc, before.fields, before.at, anchor, { reason, now }) : []
+  const drop = (why: RunEndReason, reason: string, since = now) => {
+    const until = before && (before.at < since ? before.at : since)
+    const runs = before && until ? droppedRuns(doc, before.fields, until, anchor, { reason, now }) : []
     return runs.length > 0 ? { dropped: { why, runs } } : {}
   }
   const idle = (phase: SchedulePhase, wakeAt: Date | null, dropped: Pick<Decision, 'dropped'> = {}): Decision => {
@@ -79,7 +80,7 @@ export function decide(doc: Stored, now: Date): Decision {
   const { schedule } = read
   const pausedUntil = pauseOf(doc, now)
   if (!schedule.isActive) return idle('Paused', null, drop('deactivated', 'the schedule was deactivated'))
-  if (pausedUntil !== undefined) return idle('Paused', pausedUntil)
+  if (pausedUntil !== undefined) return idle('Paused', pausedUntil, drop('paused', pausedText(doc), pausedSince(doc)))
   if (doc.paused) set.paused = null
   if (doc.paused && doc.pauses) set.pauses = null
   const pending = isAhead ? undefined : dateOf(doc.nextRunAt)

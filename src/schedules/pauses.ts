@@ -1,4 +1,4 @@
-import type { Document } from 'mongodb'
+import { BSON, type Document } from 'mongodb'
 import {
   MOST_PAUSES,
   pausesBeside,
@@ -33,6 +33,14 @@ export function pauseOf({ paused }: Paused, now: Date): Date | null | undefined 
   if (!paused) return undefined
   const until = dateOf((paused as { until?: unknown }).until)
   return until ? (until > now ? until : undefined) : null
+}
+
+/** Since when a schedule is paused; undefined: nobody knows. */
+export function pausedSince({ paused, pauses }: Paused): Date | undefined {
+  const text = BSON.EJSON.stringify({ paused })
+  const isAmong = Array.isArray(pauses) && pauses.some((one) => BSON.EJSON.stringify({ paused: one }) === text)
+  const times = (isAmong ? pauses : [paused]).flatMap((one) => dateOf(Object(one).at) ?? [])
+  return times.sort((a, b) => a.getTime() - b.getTime())[0]
 }
 
 /** Why a run that was due didn't run. */

@@ -174,6 +174,40 @@ describe('what a schedule calls for', () => {
     expect(over).toMatchObject({ phase: 'Active', runs: [], set: { paused: null, nextRunAt: at('05:01:00') } })
   })
 
+  test.each([
+    ['before it was paused', { at: at('04:00:30'), reason: 'it is moving' }, ['04:00:00']],
+    [
+      'several before',
+      { at: at('04:03:30'), reason: 'it is moving' },
+      ['04:00:00', '04:01:00', '04:02:00', '04:03:00'],
+    ],
+    ['after it was paused, so it was not to run', { at: at('03:59:30'), reason: 'it is moving' }, []],
+    [
+      'before a pause that does not say since when',
+      { reason: 'it is moving' },
+      ['04:00:00', '04:01:00', '04:02:00', '04:03:00', '04:04:00'],
+    ],
+  ])('what was due %s is Skipped, and says so', (_when, paused, expected) => {
+    const doc = planned({ cron: '* * * * *' }, at('04:00:00'), { paused: paused as never })
+    const decision = decide(doc, at('04:04:00'))
+    expect(decision).toMatchObject({ phase: 'Paused', runs: [], set: { nextRunAt: null } })
+    expect((decision.dropped?.runs ?? []).map(({ scheduledFor }) => scheduledFor)).toEqual(expected.map(at))
+    for (const run of decision.dropped?.runs ?? [])
+      expect(run).toMatchObject({ phase: 'Skipped', reason: 'the schedule was paused: it is moving' })
+    expect(decision.dropped?.why).toBe(expected.length > 0 ? 'paused' : undefined)
+  })
+
+  test('several have paused it: what was due before the first of them is Skipped', () => {
+    const pauses = ['04:03:30', '04:00:30'].map((time, i) => ({ at: at(time), by: `${i}` }))
+    const times = (paused: object) => {
+      const doc = planned({ cron: '* * * * *' }, at('04:00:00'), { paused: paused as never, pauses })
+      return decide(doc, at('04:04:00')).dropped!.runs.length
+    }
+    expect(times(pauses[0]!)).toBe(1)
+    // Written by hand since, so the others no longer count.
+    expect(times({ at: at('04:03:00') })).toBe(4)
+  })
+
   test('fields edited in the database are noticed and planned anew, without a run for the old time', () => {
     const doc = {
       ...planned({ cron: '0 4 * * *', args: { n: 1 } }, at('04:00:00')),

@@ -271,7 +271,9 @@ describe('what an owner does', () => {
     for (const id of ['a', 'b']) await dueSince(database.db, id, 1_000)
     await replica.runOnce()
     expect(await schedules.list()).toMatchObject([{ phase: 'Paused' }, { phase: 'Paused' }])
-    expect(await schedules.runs('a')).toEqual([])
+    expect(await schedules.runs('a')).toMatchObject([
+      { phase: 'Skipped', reason: 'the schedule was paused: incident 7' },
+    ])
     expect(await schedules.resumeAll({ by: 'anna' })).toBe(2)
     await replica.runOnce()
     expect(await schedules.list()).toMatchObject([{ phase: 'Active' }, { phase: 'Active' }])
