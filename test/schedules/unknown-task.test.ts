@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { checkDatabase, showDocument } from '../../src/operations/index.js'
+import { replicaMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
 import { dueSchedule, dueSince, useSchedulers } from './support.js'
 
@@ -67,6 +68,30 @@ describe('a task that no replica knows', () => {
     expect((await showDocument(system, { id, lifecycle: 'schedules.runs' })).explanation).toContain('the next replica')
     const findings = (await checkDatabase(system)).flatMap((result) => result.findings)
     expect(findings.filter(({ about }) => about === 'task wrok')).toEqual([])
+  })
+
+  test('by the metrics that the page on schedules names: its runs are due, and since when', async () => {
+    const { one } = await queued(['other'])
+    await dueSince(database.db, 's', 200_000)
+    await one.replica.runOnce()
+    await database.db
+      .collection('runs')
+      .updateMany({}, [{ $set: { createdAt: { $subtract: ['$createdAt', 200_000] } } }])
+    const { registry } = replicaMetrics({
+      db: database.db,
+      lifecycles: one.schedules.lifecycles,
+      processMetrics: false,
+    })
+    const lines = (await registry.metrics()).split('\n')
+    const value = (metric: string) =>
+      Number(
+        lines
+          .find((line) => line.startsWith(`phaselock_${metric}{lifecycle="schedules.runs",phase="Queued"} `))
+          ?.split(' ')
+          .at(-1),
+      )
+    expect(value('documents_due')).toBe(2)
+    expect(value('oldest_due_seconds')).toBeGreaterThan(199)
   })
 
   test('a replica says which tasks it knows', async () => {
