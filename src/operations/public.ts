@@ -152,6 +152,7 @@ const requestOf = (lifecycles: readonly string[]) =>
       bugs: t.optional(t.flag),
       failing: t.optional(t.flag),
       waiting: t.optional(t.flag),
+      on: t.optional(t.text),
       all: t.optional(t.flag),
     } satisfies t.TypesOf<Selection>),
     options: t.optional(

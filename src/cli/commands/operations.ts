@@ -75,6 +75,7 @@ interface RunFlags extends Options {
   readonly filter?: string
   readonly phase?: string
   readonly state?: string
+  readonly on?: string
   readonly toState?: string
   readonly toPhase?: string
   readonly toStep?: string
@@ -99,6 +100,7 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--bugs', 'only those parked because of a bug of the program')
     .option('--failing', 'only those whose last step failed, and is tried again')
     .option('--waiting', 'only those whose handler waits for something')
+    .option('--on <name>', "only those that wait for what their handler calls so, such as 'certificate'")
     .option('--all', 'all of the lifecycle')
     .option('--to-state <state>', 'set-state: the state to set')
     .option('--to-phase <phase>', 'redo: the phase in which they begin again (default: their own); migrate: where to')
@@ -126,6 +128,7 @@ function registerRun(operations: Command, context: CliContext): void {
   withDatabase(byAndWhy(command), [
     'operations run wake --lifecycle order --phase Packing --dry-run',
     'operations run unpark --lifecycle order --parked --why "the printer is back" --yes',
+    'operations run wake --lifecycle order --on certificate --yes',
     'operations run unpark --lifecycle order --bugs --why "1.4.2 is out" --yes',
     `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
     `operations run redo --lifecycle order --parked --to-phase Packing --to-step label --set '{"printer": "p8"}'`,
@@ -134,12 +137,12 @@ function registerRun(operations: Command, context: CliContext): void {
 }
 
 function requestFrom(action: string, options: RunFlags): OperationRequest {
-  const { id, lifecycle = '', filter, phase, state, atMost, rate, concurrency, why } = options
+  const { id, lifecycle = '', filter, phase, state, on, atMost, rate, concurrency, why } = options
   const { parked, bugs, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
     ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
-    selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, all },
+    selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, on, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },
       set: options.set === undefined ? undefined : documentFrom(options.set),

@@ -94,7 +94,7 @@ interface Checked {
  * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or if more match than `atMost`
  */
 export async function previewOperation(system: System, request: OperationRequest): Promise<OperationPreview> {
-  return previewed(system, checked(system, request))
+  return previewed(system, await checked(system, request))
 }
 
 async function previewed(system: System, { action, model, filter, atMost }: Checked): Promise<OperationPreview> {
@@ -108,7 +108,7 @@ async function previewed(system: System, { action, model, filter, atMost }: Chec
   return { action, lifecycle: model.name, count, examples: await readDocuments(system, model, filter, EXAMPLES) }
 }
 
-function checked(system: System, { action, selection, ...request }: OperationRequest): Checked {
+async function checked(system: System, { action, selection, ...request }: OperationRequest): Promise<Checked> {
   const options = given(request.options)
   const { id, atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
   if (!isAction(action))
@@ -126,7 +126,8 @@ function checked(system: System, { action, selection, ...request }: OperationReq
       `${action}: unknown option '${unknown}' (--${FLAGS[unknown] ?? unknown}); known: ${actions[action].takes.join(', ') || 'none'}`,
     )
   actions[action].check(model, options)
-  return { action, model, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
+  const filter = await selectionFilter(system.db, model, selection, actions[action].anyPhase)
+  return { action, model, filter, atMost }
 }
 
 /** The command-line names of an action's options, if they differ. */
@@ -144,7 +145,7 @@ const isAction = (name: string): name is OperationAction => (ACTIONS as readonly
  * @throws as `previewOperation`; Refused if its id is taken, NotFound if nothing matches
  */
 export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
-  const checks = checked(system, request)
+  const checks = await checked(system, request)
   const { filter, atMost } = checks
   const { id = `${request.action}-${randomBytes(4).toString('hex')}` } = request
   // Checked first: an operation that is done may have left no document that matches.

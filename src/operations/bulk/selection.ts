@@ -1,8 +1,8 @@
-import { BSON, type Collection, type Document, type Filter } from 'mongodb'
+import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields, whyNotStorable } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import { inTrouble, TROUBLES } from '../inspect/find.js'
+import { phasesMeant, standing, wantsState } from '../inspect/find.js'
 import { UsageError } from '../system/errors.js'
 import { fromExtendedJson } from '../system/extended-json.js'
 
@@ -27,38 +27,46 @@ export interface Selection {
   readonly failing?: boolean | undefined
   /** Only those whose handler waits for something. */
   readonly waiting?: boolean | undefined
+  /** Only those whose handler waits for what it calls so: `step.wait(reason, { on: 'certificate' })`. */
+  readonly on?: string | undefined
   /** All documents; requires that nothing else is given. */
   readonly all?: boolean | undefined
 }
 
 /**
- * Builds the filter of a selection. It matches only documents in the lifecycle's phases, because other lifecycles may share its collection.
+ * The filter for a selection: only of documents in the lifecycle's phases, as others may share its collection. Those that are parked, fail or wait
+ * are meant as a list shows them: in phases that this version lacks, too.
  * @param anyPhase `phase` may be one that the lifecycle doesn't have
  * @throws UsageError if nothing is given, or both `all` and something else
  */
-export function selectionFilter(model: LifecycleModel, selection: Selection, anyPhase = false): Document {
-  const { filter, phase, state, all } = selection
-  const asked = TROUBLES.filter((trouble) => selection[trouble])
+export async function selectionFilter(
+  db: Db,
+  model: LifecycleModel,
+  { filter, phase, state, all, ...stands }: Selection,
+  anyPhase = false,
+): Promise<Document> {
+  const standingSo = standing(model, stands)
   // An empty filter matches all of them, which has to be requested explicitly.
   const isFiltered = filter !== undefined && Object.keys(filter).length > 0
-  const isNarrowed = isFiltered || phase !== undefined || state !== undefined || asked.length > 0
+  const isNarrowed = isFiltered || phase !== undefined || state !== undefined || standingSo !== undefined
   if (!isNarrowed && !all)
     throw new UsageError(
       `expected which documents of ${model.name} are meant, got ${filter === undefined ? 'nothing' : 'an empty filter'}`,
       undefined,
-      'give filter, phase, state, parked, bugs, failing or waiting (--filter, --phase, ...); all (--all) means all of them',
+      'give filter, phase, state, parked, bugs, failing, waiting or on (--filter, --phase, ...); all (--all) means all of them',
     )
   if (isNarrowed && all) throw new UsageError('expected all (--all) or a filter, got both')
-  const phases = [...model.phases.keys()]
+  const own = [...model.phases.keys()]
+  const phases = standingSo ? await phasesMeant(db, model) : own
   if (phase !== undefined && (!anyPhase || isRemovedPhase(phase)) && !phases.includes(phase))
-    throw new UsageError(`expected a phase of ${model.name} (${phases.join(', ')}), got '${phase}'`, {
+    throw new UsageError(`expected a phase of ${model.name} (${own.join(', ')}), got '${phase}'`, {
       reason: 'unknownPhase',
       got: phase,
-      known: phases,
+      known: own,
     })
   const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
-  if (state !== undefined) parts.push({ state })
-  if (asked.length > 0) parts.push({ $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) })
+  if (state !== undefined) parts.push(wantsState(state))
+  if (standingSo) parts.push(standingSo)
   const problem = filter && whyNotKept(filter)
   if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
   if (isFiltered) parts.push(filter)

@@ -1,4 +1,4 @@
-import type { Document, Filter } from 'mongodb'
+import type { Db, Document, Filter } from 'mongodb'
 import {
   type CancelRequest,
   claimOf,
@@ -258,18 +258,15 @@ export async function listDocuments(
   { lifecycle, phase, state, on, limit = 50, ...troubles }: ListOptions = {},
 ): Promise<{ readonly documents: readonly Found[]; readonly more: boolean }> {
   const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
-  const asked = TROUBLES.filter((trouble) => troubles[trouble])
   const all = await Promise.all(
     models.map(async (model) => {
-      const isNarrow = asked.length > 0 || on !== undefined
-      // By the claim index, whose first field is the phase; this also finds parked documents in phases that this version lacks.
-      const own =
-        isNarrow && phase === undefined ? [...model.phases.keys(), ...(await strayPhases(system.db, model))] : []
+      const stands = standing(model, { on, ...troubles })
+      // By the claim index, in which a phase comes first.
+      const own = stands && phase === undefined ? await phasesMeant(system.db, model) : []
       const filter: Filter<Document> = {
-        ...(phase !== undefined ? { phase } : isNarrow && { phase: { $in: own } }),
-        ...(state !== undefined && { state: { $eq: state, $not: { $type: 'array' } } }),
-        ...(on !== undefined && { [`${model.settings.progress}.waitingOn`]: { $eq: on }, ...NOT_PARKED }),
-        ...(asked.length > 0 && { $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) }),
+        ...(phase !== undefined ? { phase } : stands && { phase: { $in: own } }),
+        ...(state !== undefined && wantsState(state)),
+        ...stands,
       }
       return readDocuments(system, model, filter, limit + 1)
     }),
@@ -287,9 +284,34 @@ export async function listDocuments(
 
 const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
 /** The filters for documents with a trouble. */
-export const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
+const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
   parked: () => PARKED,
   bugs: (progress) => ({ [`${progress}.error.bugs`]: { $gte: 1 }, ...PARKED }),
   failing: (progress) => ({ [`${progress}.error`]: { $type: 'object' }, ...NOT_PARKED }),
   waiting: (progress) => ({ [`${progress}.waitingFor`]: { $type: 'string' }, ...NOT_PARKED }),
 }
+
+/** How documents stand, as lists and operations ask for it. */
+export type Standing = Pick<ListOptions, Trouble | 'on'>
+
+/** The filter for how documents stand, in any phase; undefined: nothing is asked of that. */
+export function standing(
+  { settings: { progress } }: LifecycleModel,
+  { on, ...troubles }: Standing,
+): Filter<Document> | undefined {
+  const asked = TROUBLES.filter((trouble) => troubles[trouble])
+  if (asked.length === 0 && on === undefined) return undefined
+  return {
+    ...(on !== undefined && { [`${progress}.waitingOn`]: { $eq: on }, ...NOT_PARKED }),
+    ...(asked.length > 0 && { $or: asked.map((trouble) => inTrouble[trouble](progress)) }),
+  }
+}
+
+/** The documents whose owner wants a state, as a filter. */
+export const wantsState = (state: string): Filter<Document> => ({ state: { $eq: state, $not: { $type: 'array' } } })
+
+/** In which phases a lifecycle's documents are: its own, and those that this version lacks. */
+export const phasesMeant = async (db: Db, model: LifecycleModel): Promise<string[]> => [
+  ...model.phases.keys(),
+  ...(await strayPhases(db, model)),
+]
