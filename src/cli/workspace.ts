@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { Settings } from '../config/index.js'
-import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
+import { ALPHA_NOTICE, connectWith, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
 import { UsageError } from '../operations/index.js'
 import type { Logger, RunnableLifecycle } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
@@ -55,7 +55,7 @@ export async function openWith<Lifecycle extends Described>(
     const { uri, connectTimeout } = settings
     const waits = `the MongoDB server has not answered yet; waiting for up to ${formatMs(connectTimeout)} (--connect-timeout)`
     const notice = setTimeout(() => uri && logger.info(waits), NOTICE_MS)
-    const connection = await connectDatabase({
+    const connection = await connectWith({
       uri,
       // The connection string is a setting like the others: read once, by readSettings. It is here only so that an error can name it.
       env: { ...env, MONGODB_URI: uri === env['MONGODB_URI'] ? uri : '' },

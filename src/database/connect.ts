@@ -1,5 +1,5 @@
 import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
-import { requireNode } from '../config/index.js'
+import { inMs, requireNode, settingsIn } from '../config/index.js'
 import { checkOptions, InvalidOptions, shown, t, toStandardError } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import {
@@ -22,15 +22,15 @@ export const DEFAULT_DATA_DIR = '.phaselock'
 export interface ConnectOptions {
   /** A connection string; wins over MONGODB_URI. Empty counts as not given. */
   uri?: string | undefined
-  /** The folder of the local database, `.phaselock` in the current folder unless given; data is in its `db`. */
+  /** The folder of the local database. Default: PHASELOCK_DATA_DIR, otherwise `.phaselock` in the current folder; data is in its `db`. */
   dataDir?: string | undefined
-  /** The database's name. Default: the one in the URI's path, otherwise 'phaselock'. */
+  /** The database's name. Default: PHASELOCK_DATABASE, then the one in the URI's path, otherwise 'phaselock'. */
   database?: string | undefined
-  /** Source of MONGODB_URI, KUBERNETES_SERVICE_HOST, NODE_ENV; for a local database also of MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
+  /** Source of MONGODB_URI, PHASELOCK_*, KUBERNETES_SERVICE_HOST, NODE_ENV; for a local database also of MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env?: NodeJS.ProcessEnv | undefined
   /** Receives messages for people about what happens. Default: standard error. */
   log?: Log | undefined
-  /** The time that a server of a URI may take to answer; a third of the lock timeout unless given. */
+  /** How long a server of a URI may take to answer. Default: PHASELOCK_CONNECT_TIMEOUT, otherwise a third of the lock timeout. */
   timeout?: Duration | undefined
   /** The shortest lock timeout that the client will serve, 30s unless given: each wait of the driver ends within a third of it. */
   lockTimeout?: Duration | undefined
@@ -81,10 +81,10 @@ export interface DatabaseConnection {
 }
 
 /**
- * Connects to a database, the one way to it. It uses the URI (option, then MONGODB_URI). Without one, for development, it uses the
- * local database that `phaselock-local-database` runs, where that package is installed: never in a pod, and never with
- * NODE_ENV=production. A local database belongs to its `dataDir`: all processes that connect to the same folder at the same time
- * share one.
+ * The one way to a database: the URI (option, then MONGODB_URI); without one, for development, the local database that
+ * `phaselock-local-database` runs, where that package is installed: never in a pod, and never with NODE_ENV=production.
+ * Where an option isn't given, the setting of the command line is in force: PHASELOCK_DATABASE, PHASELOCK_DATA_DIR, PHASELOCK_CONNECT_TIMEOUT.
+ * A local database belongs to its `dataDir`: everyone who connects to the same folder at the same time shares one.
  * @throws InvalidMongoUri the connection string can't be read
  * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeout`, or refuses
  * @throws NoDatabase no URI was given, and there is no local database
@@ -93,15 +93,41 @@ export interface DatabaseConnection {
  * @throws KeeperStuck the local database's keeper hangs
  * @throws UnsupportedNode this Node.js is too old
  * @throws InvalidOptions an option that isn't known, or has another type; a duration without a unit
+ * @throws InvalidSettings an unknown variable `PHASELOCK_*`, or a value of one that can't be used
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
   checkOptions('connectDatabase', connectOptions, options, NAMES)
-  return await connectWith(options)
+  return await connectWith(withSettings(options))
+}
+
+/** Options, and for those that aren't given the settings of the environment. */
+function withSettings(options: ConnectOptions): ConnectOptions {
+  const { env = process.env, log = logToStandardError } = options
+  const { database, dataDir, connectTimeout } = settingsIn(env)
+  const settings = { database, dataDir, timeout: inMs(connectTimeout) }
+  const variables = {
+    database: 'PHASELOCK_DATABASE',
+    dataDir: 'PHASELOCK_DATA_DIR',
+    timeout: 'PHASELOCK_CONNECT_TIMEOUT',
+  }
+  const won = (['database', 'dataDir', 'timeout'] as const).filter(
+    (name) => settings[name] !== undefined && options[name] !== undefined && settings[name] !== options[name],
+  )
+  if (won.length > 0)
+    log(
+      `these settings of the environment have no effect, because connectDatabase's option wins: ${won.map((name) => `${variables[name]} (${name})`).join(', ')}`,
+    )
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+  return { ...settings, ...given }
 }
 
 type Prepared = ConnectOptions & { env: NodeJS.ProcessEnv; log: Log }
 
-/** The same with the given package for local databases. @internal */
+/**
+ * The same without settings but MONGODB_URI: for whoever has read them, or has a server of its own in mind.
+ * @param load the package for local databases
+ * @internal
+ */
 export async function connectWith(
   options: ConnectOptions,
   load?: () => Promise<LocalDatabasePackage | undefined>,

@@ -2,6 +2,7 @@ export { answered, limitCommands, NoAnswer } from './answer.js'
 export {
   type ConnectOptions,
   connectDatabase,
+  connectWith,
   type DatabaseConnection,
   type DatabaseSource,
   DEFAULT_DATA_DIR,

@@ -118,8 +118,10 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     const { MongoLockStore } = await import('./providers/mongodb.js')
     const db = (client as LockDb | undefined) ?? (url ? undefined : fallback)
     if (db) return new MongoLockStore(db as ConstructorParameters<typeof MongoLockStore>[0], collection)
-    const { connectDatabase } = await import('../database/index.js')
-    const connection = await connectDatabase({ uri: url, env, log: () => undefined })
+    const { connectDatabase, connectWith } = await import('../database/index.js')
+    // A server of the locks' own has its database in its URL.
+    const connect = url ? connectWith : connectDatabase
+    const connection = await connect({ uri: url, env, log: () => undefined })
     return new MongoLockStore(connection.db, collection, () => connection.close())
   },
 

@@ -1,5 +1,5 @@
 import { type Db, MongoClient } from 'mongodb'
-import { connectDatabase, doorbellClient, LISTENING, renewalClient } from '../database/index.js'
+import { connectWith, doorbellClient, LISTENING, renewalClient } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import type { ModuleSettings } from './options.js'
@@ -40,7 +40,7 @@ export async function openModuleDatabase(
   const given = await givenDb(settings)
   if (given) return withOwnClients(given, settings, lockTimeoutMs, logger)
   const lockTimeout = `${lockTimeoutMs}ms` as const
-  const connection = await connectDatabase({
+  const connection = await connectWith({
     uri: settings.uri,
     database: settings.database,
     dataDir: settings.dataDir,

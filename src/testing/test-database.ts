@@ -3,7 +3,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Db, MongoClient } from 'mongodb'
-import { connectDatabase, type DatabaseConnection } from '../database/index.js'
+import { connectWith, type DatabaseConnection } from '../database/index.js'
 
 /**
  * Connects to the server that a test named, else to that of MONGODB_URI, else to a database on this machine, in a temporary folder.
@@ -14,7 +14,7 @@ export async function connectTestServer(uri: string | undefined): Promise<Databa
   const dataDir = isNamed ? undefined : await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
   // CI may run tests in a pod: servers started for the tests end with them.
   const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }
-  return await connectDatabase({ uri, dataDir, env, temporary: true, log: () => {} })
+  return await connectWith({ uri, dataDir, env, temporary: true, log: () => {} })
 }
 
 /** An empty database of a test's own. */

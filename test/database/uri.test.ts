@@ -144,3 +144,45 @@ it.each([
     'mongodb://h/db?tls=true&maxPoolSize=5',
   ],
 ])('of the options in %s the protocol leaves %s', (uri, kept) => expect(withoutProtocolOptions(uri)).toBe(kept))
+
+describe('the settings of the environment', () => {
+  it('are read by a program that connects, by the schema of the command line; options win, and say so', async () => {
+    const test = await testDatabase()
+    const env = {
+      MONGODB_URI: test.uri,
+      PHASELOCK_DATABASE: 'chosen',
+      PHASELOCK_CONNECT_TIMEOUT: '20s',
+      PHASELOCK_GRACE: '60s',
+    }
+    const said: string[] = []
+    const log = (message: string) => void said.push(message)
+    for (const [options, name] of [
+      [{ env }, 'chosen'],
+      [{ env, uri: test.uri }, 'chosen'],
+      [{ env: { ...env, PHASELOCK_DATABASE: ' ' } }, test.db.databaseName],
+      [{ env, database: undefined }, 'chosen'],
+    ] as const) {
+      const connection = await connectDatabase({ ...options, log })
+      expect(connection.db.databaseName).toBe(name)
+      await connection.close()
+    }
+    expect(said).toEqual([])
+    const connection = await connectDatabase({ env, log, database: 'of-code', timeout: '10s' })
+    expect(connection.db.databaseName).toBe('of-code')
+    await connection.close()
+    expect(said).toEqual([
+      "these settings of the environment have no effect, because connectDatabase's option wins: PHASELOCK_DATABASE (database), PHASELOCK_CONNECT_TIMEOUT (timeout)",
+    ])
+    await test.drop()
+  })
+
+  it.each([
+    [{ PHASELOCK_DATABSE: 'x' }, 'PHASELOCK_DATABSE: expected a known setting'],
+    [{ PHASELOCK_DATABASE: 'a b' }, "PHASELOCK_DATABASE: expected a database's name"],
+    [{ PHASELOCK_CONNECT_TIMEOUT: '5' }, 'PHASELOCK_CONNECT_TIMEOUT: expected a duration'],
+  ])('that can not be used are refused: %j', async (env, message) => {
+    const uri = 'mongodb://127.0.0.1:1'
+    const error = await connectDatabase({ uri, env }).catch((thrown: Error) => thrown)
+    expect(error).toMatchObject({ name: 'InvalidSettings', message: expect.stringContaining(message) })
+  })
+})

@@ -117,6 +117,20 @@ describe('by its URL', () => {
     await provider.close()
     expect(await database.db.collection('Locks').countDocuments({ lockedBy: /^api-1~/ })).toBe(1)
   })
+
+  test.each([
+    ["the process's own server: in the database that the environment names", {}, 1],
+    ['a server of their own: in the database of its URL', { url: true }, 0],
+  ])('%s', async (_what, { url }: { url?: boolean }, count) => {
+    const named = database.db.client.db(`${database.db.databaseName}_named`)
+    const env = { MONGODB_URI: database.uri, PHASELOCK_DATABASE: named.databaseName, PHASELOCK_LOCKS: 'mongodb' }
+    const provider = await openLockProvider({ env, ...(url && { url: database.uri }), name: 'api-1' })
+    await provider.lock({ name: 'x', lockAtMostFor: '1h' })
+    await provider.close()
+    const found = await named.listCollections().toArray()
+    await named.dropDatabase()
+    expect(found).toHaveLength(count)
+  })
 })
 
 test('locks elsewhere load no MongoDB driver, and none of another server', async () => {

@@ -1,5 +1,5 @@
 import { MongoClient } from 'mongodb'
-import { connectDatabase, renewalClient } from '../../database/index.js'
+import { connectWith, renewalClient } from '../../database/index.js'
 import type { ReplicaOptions } from '../../phases/index.js'
 import type { WrapHandler } from '../../tasks/index.js'
 import { apiGatewayLifecycles } from '../../tasks/index.js'
@@ -45,7 +45,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
     const { uri, database, lockTimeoutMs, name, concurrency, graceMs } = config
     pace = config.pace
     const { numberOf = stepNumber, wrap = (observe) => observe, stepTimeoutMs, maxActive, ledgerUri } = vary(config)
-    const connection = await connectDatabase({
+    const connection = await connectWith({
       uri,
       database,
       lockTimeout: `${lockTimeoutMs}ms`,
