@@ -97,6 +97,55 @@ describe('a limit that code declares', () => {
     expect(seen.most).toBe(2)
   })
 
+  test('is never exceeded by a replica that starts after its document was deleted', async () => {
+    const end = gate()
+    const seen = { now: 0, most: 0 }
+    const lifecycle = working({ limits: [{ name: 'api', slots: 2 }] }, async () => {
+      seen.now += 1
+      seen.most = Math.max(seen.most, seen.now)
+      await end.wait
+      seen.now -= 1
+    })
+    const { replica } = await prepared(lifecycle)
+    expect(await documents().findOne({ _id: 'api' })).toEqual({ _id: 'api', declared: 2 })
+    await insert('a', 'b')
+    await replica.tick()
+    await eventually(() => expect(seen.now).toBe(2))
+    await documents().deleteMany({})
+    await insert('c', 'd')
+    // It starts, and is the first to need slots.
+    const { replica: other } = await prepared(lifecycle)
+    const { holders } = (await readLimits(database.db)).limits[0]!
+    expect(holders).toContainEqual(expect.objectContaining({ by: HOLDERS_BEFORE, slots: 2 }))
+    await other.tick()
+    await other.tick()
+    expect(seen).toEqual({ now: 2, most: 2 })
+    end.open()
+    await backDateHolders()
+    await eventually(async () => {
+      await Promise.all([replica.tick(), other.tick()])
+      expect(await created()).toBe(4)
+    })
+  })
+
+  test('is new where no other lifecycle declares it, at once; where one does, it may be in use', async () => {
+    const limits = [{ name: 'api', slots: 2 }]
+    const declare = async (name: string, more: object) => {
+      const replica = replicaOf(database.db, working({ name, collection: name, ...more }), {
+        logger: recordingLogger(),
+      })
+      replicas.push(replica)
+      await replica.prepare()
+      return (await documents().findOne({ _id: 'api' }))?.['holders']
+    }
+    await declare('other', { limits: ['printer'] })
+    expect(await declare('first', { limits })).toBeUndefined()
+    await documents().deleteMany({})
+    expect(await declare('second', { limits })).toMatchObject([{ by: HOLDERS_BEFORE, slots: 2, ms: 15_000 }])
+    // Which a replica that starts later leaves as it is.
+    expect(await declare('third', { limits })).toMatchObject([{ by: HOLDERS_BEFORE, slots: 2, ms: 15_000 }])
+  })
+
   test('is there again at once after a person has removed it', async () => {
     const { replica } = await prepared(working({ limits: [{ name: 'api', slots: 2 }] }))
     await new Limits(database.db).set('api', { slots: 0, rate: '1/1h' })

@@ -2,7 +2,7 @@ import type { Db, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { ID_INDEX } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
-import { declaredBy, type KeyLimit, type Limit, limitOf, limitsOf, MOST_SLOTS } from './limits.js'
+import { declaredBy, holdersBefore, type KeyLimit, type Limit, limitOf, limitsOf, MOST_SLOTS } from './limits.js'
 
 /** A replica's request to a limit. It states everything, so that the outcome is known whatever happened to earlier requests. */
 export interface SlotRequest {
@@ -260,25 +260,14 @@ function slotUpdate(request: SlotRequest): Document[] {
   return [...stated, { $replaceWith: changed }]
 }
 
-/** Stands for the holders of a limit whose document was deleted. */
-export const HOLDERS_BEFORE = 'holders from before its document was deleted'
-
-/**
- * States the slots that lifecycles declare where the document doesn't. A deleted document took its holders along: all slots count
- * as taken for half a lease, because each live holder asks again within a third of its own.
- */
-function declaredAgain(slots: number, leaseMs: number): Document {
-  const isNew = { $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }
-  const ms = Math.ceil(leaseMs / 2)
-  const before = { by: HOLDERS_BEFORE, slots, ms, until: { $add: ['$$NOW', ms] } }
-  return {
-    $set: {
-      declared: countOr('$declared', slots),
-      removed: '$$REMOVE',
-      holders: { $cond: [isNew, [before], { $ifNull: ['$holders', '$$REMOVE'] }] },
-    },
-  }
-}
+/** States what lifecycles declare where the document doesn't. */
+const declaredAgain = (slots: number, leaseMs: number): Document => ({
+  $set: {
+    declared: countOr('$declared', slots),
+    removed: '$$REMOVE',
+    holders: holdersBefore(slots, leaseMs),
+  },
+})
 
 const DUPLICATE_KEY = 11000
 

@@ -4,7 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isNumber, isValid, typeName } from '../documents/type-name.js'
 import { pausesBeside, storePauses, withoutPause, withPause } from '../registry/pause-list.js'
 import { endExpression, endOf, MOST_PAUSES, type NewPause, ownerMeant, type Resuming } from '../registry/pauses.js'
-import { LIMITS_COLLECTION } from '../terms/constants.js'
+import { LIFECYCLES_COLLECTION, LIMITS_COLLECTION } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 
 /** The rate of a limit: the documents that may begin in a span of time. */
@@ -87,10 +87,50 @@ export function declaredBy({ slots, rate }: KeyLimit): Document {
 /** The mark of a removed limit, to be unset. */
 const NOT_REMOVED = { removed: '' } as const
 
-/** Declares a limit that this replica's lifecycles name with a number of slots. A person's setting stands. */
-export async function declareLimit(db: Db, name: string, slots: number): Promise<void> {
-  await limitsOf(db).updateOne({ _id: name }, { $set: { declared: slots }, $unset: NOT_REMOVED }, { upsert: true })
+/** Stands for the holders of a limit whose document was deleted. */
+export const HOLDERS_BEFORE = 'holders from before its document was deleted'
+
+/**
+ * The holders of a limit that is declared, as an expression. A deleted document took its holders along: all slots count as taken for half a lease,
+ * because each live holder asks again within a third of its own.
+ * @internal
+ */
+export function holdersBefore(slots: number, leaseMs: number): Document {
+  const isNew = { $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }
+  const ms = Math.ceil(leaseMs / 2)
+  const before = { by: HOLDERS_BEFORE, slots, ms, until: { $add: ['$$NOW', ms] } }
+  return { $cond: [isNew, [before], { $ifNull: ['$holders', '$$REMOVE'] }] }
 }
+
+/**
+ * What a replica declares of a limit that its lifecycles name with a number of slots, before it registers them. What a person has set stands.
+ * Invariant: a limit without a document is new only where no registered lifecycle declares it: else others may still have slots of it.
+ */
+export async function declareLimit(db: Db, name: string, slots: number): Promise<void> {
+  const update = { $set: { declared: slots }, $unset: NOT_REMOVED }
+  const { matchedCount } = await limitsOf(db).updateOne({ _id: name }, update)
+  if (matchedCount > 0) return
+  const leaseMs = await leaseBefore(db, name)
+  const again = leaseMs === undefined ? {} : { holders: holdersBefore(slots, leaseMs) }
+  const made = { $set: { declared: slots, removed: '$$REMOVE', ...again } }
+  await limitsOf(db).updateOne({ _id: name }, [made], { upsert: true })
+}
+
+/** The longest lease of slots that replicas may have of a limit that was declared before; undefined: it wasn't. */
+async function leaseBefore(db: Db, name: string): Promise<number | undefined> {
+  const declares = { $in: [literal(name), { $ifNull: ['$declaredLimits.limit', []] }] }
+  const isBefore = { $cond: [{ $isArray: '$declaredLimits' }, declares, false] }
+  const longest = { $max: { $cond: [{ $isNumber: '$lockTimeout' }, '$lockTimeout', 0] } }
+  const [found] = await protocolCollection(db, LIFECYCLES_COLLECTION)
+    .aggregate<{ leaseMs: number; isBefore: boolean }>([
+      { $group: { _id: null, leaseMs: longest, isBefore: { $max: isBefore } } },
+    ])
+    .toArray()
+  return found?.isBefore ? Math.min(Number(found.leaseMs), LONGEST_LEASE_MS) : undefined
+}
+
+/** Of whatever a person has put there. */
+const LONGEST_LEASE_MS = 86_400_000
 
 /** A person's setting; null: the replicas' declaration is in force again, or there is no rate. */
 export interface LimitSetting {

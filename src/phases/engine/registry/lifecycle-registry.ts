@@ -115,12 +115,13 @@ export class LifecycleRegistry {
     const changed: LifecycleModel[] = []
     for (const model of this.models) {
       const { collection } = model
+      // Before the entry says that it declares them: that makes one whose document is gone another than a new one.
+      for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
       const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
       const gone = entry.callbacks ? {} : { callbacks: true as const }
       const update = { $set: entry, $unset: gone, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
       const { modifiedCount } = await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
       if (modifiedCount > 0) changed.push(model)
-      for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
     }
     if (await this.read()) return changed
     for (const { name, settings } of this.models) {
