@@ -38,6 +38,7 @@ const KINDS: readonly [string, EndKind][] = [
   ['move', moveTo('Next')],
 ]
 const isWrite = ({ name }: Command) => name === 'update' || name === 'findAndModify'
+const isReadBack = ({ name }: Command) => name === 'find' || name === 'aggregate'
 const isEnd = ({ name, body }: Command) => name === 'update' && /"outcome":/.test(JSON.stringify(body))
 
 /**
@@ -182,6 +183,21 @@ export const describeVerdicts = (elects: boolean) =>
         expect(await isFresh()).toBe(true)
         for (const lease of ours) expect(lease.leftMs()).toBeGreaterThan(0)
       })
+    })
+
+    test.each([
+      ['notPrimaryNoSecondaryOk', 'replyLost'],
+      ['notPrimary', 'replyLost'],
+      ['notPrimaryNoSecondaryOk', 'neverArrived'],
+    ] as const)('the read-back is answered %s, after an end with %s: recorded, once', async (answer, lost) => {
+      const [lease] = await leases('a')
+      // The driver sends each command again, once.
+      void set.fault(isEnd, lost, { times: 2 })
+      const struck = set.fault(isReadBack, answer, { elects, times: 2 })
+      expect(await record([endOf(lease!, moveTo('Next'))])).toEqual([{ kind: 'recorded' }])
+      const { readConcern } = await struck
+      expect(readConcern).toEqual({ level: 'majority' })
+      expect(await outcomes()).toHaveLength(1)
     })
 
     test('without a fault a document that was taken is lost, not moved on', async () => {

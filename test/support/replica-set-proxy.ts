@@ -19,6 +19,8 @@ export const SET_FAULTS = {
   notPrimary: { executes: false, code: 10107 },
   /** Executed; then the member isn't the primary any more and says so. */
   notPrimaryAfterwards: { executes: true, code: 10107 },
+  /** The same, as a read is refused that allows no secondary. */
+  notPrimaryNoSecondaryOk: { executes: false, code: 13435 },
   interrupted: { executes: false, code: 11602 },
   interruptedAfterwards: { executes: true, code: 11602 },
   /** Executed, and not acknowledged by a majority in time. */
