@@ -4,7 +4,12 @@ import { describe, expect, test } from '@jest/globals'
 
 const ROOT = new URL('../../', import.meta.url).pathname
 const page = await readFile(join(ROOT, 'docs/walkthrough.md'), 'utf8')
-const stops = page.split(/^## /m).slice(1)
+/** By its title: the stops of each walk. */
+const walks = page
+  .split(/^## /m)
+  .slice(1)
+  .map((walk) => [walk.split('\n')[0]!, walk.split(/^### /m).slice(1)] as const)
+const stops = walks.flatMap(([, all]) => all)
 
 /** `src/.../claimer.ts: offer, claimWhileRoom`, each in backquotes, the first line of each stop. */
 function placeOf(stop: string) {
@@ -12,13 +17,18 @@ function placeOf(stop: string) {
   return { file: file ?? '', methods: [...(methods ?? '').matchAll(/`(\w+)`/g)].map(([, name]) => name!) }
 }
 
+/** A method, or a function of the module. */
 const isDeclaredIn = (source: string, method: string) =>
-  new RegExp(`^ +(?:(?:private|static|async) )*${method}(?:<.*>)?\\(`, 'm').test(source)
+  new RegExp(
+    `^(?: +(?:(?:private|static|async) )*|(?:export )?(?:async )?function |export const )${method}(?:<.*>)?(?:\\(| =)`,
+    'm',
+  ).test(source)
 
 describe('the walkthrough', () => {
-  test('has eight stops at most', () => {
-    expect(stops.length).toBeGreaterThan(0)
-    expect(stops.length).toBeLessThanOrEqual(8)
+  test.each(walks)('%s: eight stops at most', (_title, all) => {
+    expect(walks).toHaveLength(4)
+    expect(all.length).toBeGreaterThan(0)
+    expect(all.length).toBeLessThanOrEqual(8)
   })
 
   test.each(stops.map((stop) => [stop.split('\n')[0]!, placeOf(stop)] as const))(
