@@ -9,7 +9,7 @@ import { isObject } from '../model/check-graph.js'
 import { RESERVED_FIELDS } from '../outcome/outcome.js'
 import type { ChildDocument, Handler, Step } from '../step/step.js'
 import { tasksInOrder } from './check-tasks.js'
-import { runState, type TaskNode, type TaskState, type TriggerRule } from './trigger.js'
+import { hasEnded, runState, type TaskNode, type TaskState, type TriggerRule } from './trigger.js'
 
 /** A task of a flow: the tasks before it, its rule and its limits. */
 export interface FlowTaskSpec<Names extends string> {
@@ -191,7 +191,9 @@ class Running {
     const { redo, redoing } = doc as FlowRun<object>
     // Kept before anything is removed: the next request replaces this one, and would leave it half done.
     if (redo) return step.again({ set: { redo: undefined, redoing: [...new Set([...(redoing ?? []), ...redo])] } })
-    if (redoing) return await this.redo(redoing, step)
+    if (redoing) return await this.redo(redoing, doc as FlowRun<object>, step)
+    // It had ended, and was inserted with `runAgain`, or redone without a list of tasks: all of them begin again.
+    if (isEnded(doc)) return step.again({ set: { redoing: [...this.nodes.keys()] } })
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
     const begun = new Map(childListsIn(step.progress).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
@@ -221,7 +223,9 @@ class Running {
 
   private wrongNames(doc: AnyDoc, field: 'redo' | 'redoing'): string | undefined {
     const names = doc[field]
-    if (names === undefined || (Array.isArray(names) && names.every((name) => this.nodes.has(name)))) return undefined
+    if (names === undefined) return undefined
+    // An empty list names none: without the field all of them would begin again.
+    if (Array.isArray(names) && names.length > 0 && names.every((name) => this.nodes.has(name))) return undefined
     const known = [...this.nodes.keys()].join(', ')
     return `${field}: expected a list of its tasks (${known}), got ${shown(names)}`.slice(0, 1_000)
   }
@@ -230,11 +234,13 @@ class Running {
    * Removes these tasks and all that come after them, as if they had never begun. It is a step of its own, so that none that begins then is removed
    * again.
    */
-  private async redo(names: readonly string[], step: RunStep) {
+  private async redo(names: readonly string[], { tasks: before }: FlowRun<object>, step: RunStep) {
     const again = new Set<string>(names)
     for (const [name, { after }] of this.nodes) if (after.some((one) => again.has(one))) again.add(name)
     const gone = await step.removeChildren({ lists: [...again] })
-    return gone.done ? step.again({ set: { redoing: undefined } }) : step.wait(`before tasks begin again: ${gone.text}`)
+    if (!gone.done) return step.wait(`before tasks begin again: ${gone.text}`)
+    const tasks = { ...before, ...Object.fromEntries([...again].map((name) => [name, 'waiting'] as const)) }
+    return step.again({ set: { redoing: undefined, tasks } })
   }
 
   private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
@@ -245,6 +251,9 @@ class Running {
   }
 }
 
+/** Whether a run had ended when its tasks were last recorded. A run that goes on has one that isn't over. */
+const isEnded = ({ tasks }: AnyDoc): boolean =>
+  isObject(tasks) && Object.keys(tasks).length > 0 && Object.values(tasks).every(hasEnded)
 const isOfFormerRun = (error: unknown): boolean => error instanceof ChildExists && error.formerList !== undefined
 const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
 const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo', 'redoing']

@@ -22,6 +22,9 @@ export interface TaskNode {
   readonly when: TriggerRule
 }
 
+/** Whether a task of this state does no more. */
+export const hasEnded = (state: unknown): boolean => state === 'succeeded' || state === 'failed' || state === 'skipped'
+
 /** The verdict of a rule on the tasks before one. */
 export function triggered(rule: TriggerRule, before: readonly TaskState[]): 'begins' | 'never' | 'waits' {
   const has = (...states: TaskState[]) => before.some((state) => states.includes(state))
@@ -73,7 +76,7 @@ export function runState(tasks: ReadonlyMap<string, TaskNode>, begun: ReadonlyMa
     if (state === 'failed' || (state === 'skipped' && after.some((one) => bad.has(one)))) bad.add(name)
     states.set(name, state)
   }
-  const isOver = [...states.values()].every((state) => ['succeeded', 'failed', 'skipped'].includes(state))
+  const isOver = [...states.values()].every(hasEnded)
   const inner = new Set([...tasks.values()].flatMap(({ after }) => after))
   const hasFailed = isOver && [...bad].some((name) => !inner.has(name))
   return { states, begins, isOver, hasFailed }
