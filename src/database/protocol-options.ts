@@ -54,16 +54,16 @@ export function awaitMsOf(db: Db): number {
 }
 
 /**
- * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client
- * say. The read concern is `local`; a read on which a decision rests passes `majority` with the command (docs/replica-sets.md).
- * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch. Numbers
- * are read as numbers (`OWN_READING`); `ownersNumbers` has the database's own setting. Each of its commands (and `toArray`) ends,
- * at the latest with NoAnswer well after the client's socket timeout.
+ * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
+ * read concern is `local`; what a decision rests on passes `majority` with the command (docs/replica-sets.md).
+ * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
+ * Numbers are read as numbers (`OWN_READING`); `ownersNumbers` says how the database reads them by itself, unless with `plainNumbers`.
+ * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */
-export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
+export function protocolCollection<T extends Document>(db: Db, name: string, plainNumbers = false): Collection<T> {
   const options = { readPreference: 'primary', readConcern: { level: 'local' }, enableUtf8Validation: false } as const
   const collection = db.collection<T>(name, { ...options, ...OWN_READING })
-  const numbers = numbersOf(db)
+  const numbers = plainNumbers ? undefined : numbersOf(db)
   if (numbers) owners.set(collection, numbers)
   // The driver reads it for each command; the server isn't known before that.
   Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })

@@ -184,4 +184,4 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
   }
 }
 
-const partsOf = ({ name, model, handlers }: ScheduleLifecycle) => ({ name, model, handlers })
+const partsOf = ({ name, model, handlers }: ScheduleLifecycle) => ({ name, model, handlers, plainNumbers: true })

@@ -52,7 +52,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const shared = {
     ...env,
     model,
-    collection: protocolCollection<Document>(db, model.collection),
+    collection: protocolCollection<Document>(db, model.collection, lifecycle.plainNumbers),
     renewalCollection: protocolCollection<Document>(renewalDb, model.collection),
     terms,
     keepTermsFresh: () => registry.keepFresh(),

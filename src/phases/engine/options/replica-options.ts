@@ -36,6 +36,11 @@ export interface RunnableLifecycle {
   readonly rights?: readonly Rights[]
   /** Background work on each replica that works between its ticks (`start()`; not `runOnce()`), until the replica stops. */
   readonly alongside?: readonly Alongside[]
+  /**
+   * Whether its handlers get numbers as the driver reads them by itself, whatever the database's options say (`promoteValues`, `useBigInt64`): for
+   * lifecycles whose handlers aren't their owner's own code. Default false.
+   */
+  readonly plainNumbers?: boolean
 }
 
 /** The options of `new Replica(...)`. */
