@@ -37,6 +37,7 @@ export { Replica } from './engine/replica.js'
 export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export * from './errors/errors.js'
+export { textOf } from './errors/kept-text.js'
 export { causeLines, causesText, recordedError } from './errors/recorded-error.js'
 export { Audit, type AuditEntry, type AuditQuery } from './events/audit.js'
 export {

@@ -1,6 +1,8 @@
+import { types } from 'node:util'
 import { BSON } from 'mongodb'
+import { whyNotStorable } from '../lock/index.js'
 import { shown, withErrors } from '../options/index.js'
-import { recordedError } from '../phases/index.js'
+import { recordedError, textOf } from '../phases/index.js'
 import type { Json } from './definition/schedule-fields.js'
 import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
 
@@ -71,7 +73,10 @@ export class RunRecord {
   result(value: unknown): { result?: Json } {
     if (value === undefined) return {}
     const read = asJson(value, MOST_RESULT_BYTES)
-    if ('json' in read) return { result: read.json }
+    if ('json' in read) {
+      for (const lost of read.lost) this.drop(`result: ${lost}`)
+      return { result: read.json }
+    }
     this.drop(`result: ${read.problem}`)
     return {}
   }
@@ -129,20 +134,20 @@ export function errorOf(thrown: unknown): Error {
 
 const UNREADABLE = "(something that can't be shown)"
 
-function textOf(value: unknown): string {
-  try {
-    return String(value)
-  } catch {
-    return UNREADABLE
-  }
-}
+/** `lost`: what JSON has no form for, and has therefore left out or emptied. */
+type ReadJson = { readonly json: Json; readonly lost: readonly string[] } | { readonly problem: string }
 
-function asJson(value: unknown, mostBytes: number): { readonly json: Json } | { readonly problem: string } {
+function asJson(value: unknown, mostBytes: number): ReadJson {
   const expected = `expected JSON of at most ${mostBytes} bytes`
   const kind = typeof value === 'object' ? 'an object' : typeof value
+  const lost: string[] = []
   let text: string | undefined
   try {
-    text = JSON.stringify(value, withErrors)
+    text = JSON.stringify(value, (name, inner: unknown) => {
+      const what = notInJson(inner)
+      if (what && lost.length < MOST_NOT_KEPT) lost.push(`${name && `'${name.slice(0, 100)}' is `}${what}`)
+      return withErrors(name, inner)
+    })
   } catch (error) {
     return { problem: `${expected}, got ${kind} that JSON.stringify refuses (${errorOf(error).message.slice(0, 200)})` }
   }
@@ -151,12 +156,24 @@ function asJson(value: unknown, mostBytes: number): { readonly json: Json } | { 
   if (bytes > mostBytes) return { problem: `${expected}, got ${bytes} bytes` }
   try {
     const json = JSON.parse(text) as Json
-    // It has to go into a document: keys with a null byte can't.
+    // It has to go into a document, as deep as a line of the log has it: keys with a null byte can't.
     BSON.serialize({ json })
-    return { json }
+    const problem = whyNotStorable({ log: [{ fields: json }] })
+    if (problem !== undefined) throw new Error(problem)
+    return { json, lost }
   } catch (error) {
     return {
       problem: `expected JSON that MongoDB can store, got ${kind} that it refuses (${errorOf(error).message.slice(0, 200)})`,
     }
   }
+}
+
+/** What JSON leaves out, or has as `{}` or null; undefined: it has this as it is, or as its class says by `toJSON`. */
+function notInJson(value: unknown): string | undefined {
+  if (typeof value === 'function' || typeof value === 'symbol') return `a ${typeof value}, which JSON leaves out`
+  if (typeof value === 'number' && !Number.isFinite(value)) return `${value}, which JSON has as null`
+  if (types.isPromise(value)) return 'a Promise, which JSON has as {}: await it'
+  if (types.isMap(value)) return 'a Map, which JSON has as {}: use Object.fromEntries(map)'
+  if (types.isSet(value)) return 'a Set, which JSON has as {}: use [...set]'
+  return types.isRegExp(value) ? 'a RegExp, which JSON has as {}: use its source' : undefined
 }

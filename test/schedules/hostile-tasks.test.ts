@@ -23,6 +23,7 @@ test('whatever a task throws or returns, its run ends and runs once', async () =
     text: { toString: refuses },
     proxy: new Proxy({}, { getPrototypeOf: refuses }),
     nothing: undefined,
+    object: { status: 503 },
   }
   const ran: string[] = []
   const tasks: Record<string, object> = {
@@ -60,13 +61,11 @@ test('whatever a task throws or returns, its run ends and runs once', async () =
       callbackError: { message: expect.any(String) },
     })
   }
+  expect(await one.schedules.runs('object')).toMatchObject([{ error: { message: '{"status":503}' } }])
   const [returned] = await one.schedules.runs('returns')
   expect(returned).toMatchObject({
     phase: 'Completed',
-    log: [
-      { message: "(something that can't be shown)" },
-      { message: 'no luck', fields: { error: 'TypeError: fetch failed' } },
-    ],
+    log: [{ message: '{}' }, { message: 'no luck', fields: { error: 'TypeError: fetch failed' } }],
   })
   expect(returned!.result).toBeUndefined()
 })

@@ -2,6 +2,8 @@ import { describe, expect, test } from '@jest/globals'
 import { useDatabase } from '../support/database.js'
 import { dueSchedule, useSchedulers } from './support.js'
 
+const nested = (levels: number): object => (levels === 0 ? {} : { in: nested(levels - 1) })
+
 describe('what a task leaves and its run cannot keep', () => {
   const database = useDatabase()
   const scheduler = useSchedulers()
@@ -28,12 +30,44 @@ describe('what a task leaves and its run cannot keep', () => {
       { 'a\0b': 1 },
       'result: expected JSON that MongoDB can store, got an object that it refuses',
     ],
+    [
+      'is deeper than a document may be',
+      nested(300),
+      'result: expected JSON that MongoDB can store, got an object that it refuses (deeper than 100 levels',
+    ],
   ])('a result that %s is said to be missing, in the run and in the log', async (_what, value, expected) => {
     const { run, lines } = await runOf(() => value)
     expect(run).toMatchObject({ phase: 'Completed' })
     expect(run.result).toBeUndefined()
     expect(run.notKept).toEqual([expect.stringContaining(expected)])
     expect(lines).toContainEqual(expect.stringContaining(`run ${run._id}: not kept: ${expected}`))
+  })
+
+  test.each<[string, unknown, unknown, readonly string[]]>([
+    ['a Map', new Map([[1, 2]]), {}, ['result: a Map, which JSON has as {}: use Object.fromEntries(map)']],
+    [
+      'what was not awaited, and a Set',
+      { rows: Promise.resolve(1), seen: new Set([1]), n: 5 },
+      { rows: {}, seen: {}, n: 5 },
+      [
+        "result: 'rows' is a Promise, which JSON has as {}: await it",
+        "result: 'seen' is a Set, which JSON has as {}: use [...set]",
+      ],
+    ],
+    [
+      'no number, and a function',
+      { mean: [0 / 0], f: () => 1 },
+      { mean: [null] },
+      ["result: '0' is NaN, which JSON has as null", "result: 'f' is a function, which JSON leaves out"],
+    ],
+  ])('of a result with %s the rest is kept, and what is lost is said', async (_what, value, result, notKept) => {
+    const { run } = await runOf(() => value)
+    expect(run).toMatchObject({ phase: 'Completed', result, notKept })
+  })
+
+  test('a line of the log that is too deep is kept without its fields, and fails no run', async () => {
+    const { run } = await runOf((_args, one) => one.log('deep', nested(200)))
+    expect(run).toMatchObject({ phase: 'Completed', log: [{ message: 'deep', fields: '(not JSON, or too large)' }] })
   })
 
   test.each<[unknown, unknown, string]>([
