@@ -133,6 +133,28 @@ describe('a cancel', () => {
     expect(await waitedFor).toMatchObject({ ended: true, now: { condition: { kind: 'parked' } } })
   })
 
+  test('of a document that nobody holds parks it, if that is asked for; of one that has ended does nothing, so it is still removed', async () => {
+    const lifecycle = bound(async (_doc, step) => step.wait('rain', { for: '1h' }))
+    const { replica } = await prepared(lifecycle)
+    await insert('waits')
+    await replica.runOnce()
+    await things(database.db).insertMany([
+      { _id: 'rests', phase: 'Created' },
+      { _id: 'is final', phase: 'Deleted' },
+    ])
+    expect(await lifecycle.cancel('waits', { by: 'ana' })).toBe('notHeld')
+    const cancel = (id: string) => lifecycle.cancel(id, { by: 'ana', evenIdle: true })
+    expect([await cancel('waits'), await cancel('rests'), await cancel('is final')]).toEqual([
+      'stopped',
+      'notHeld',
+      'notHeld',
+    ])
+    await replica.runOnce()
+    expect(await stored('waits')).toMatchObject({ lockedAt: PARKED_AT, progress: { error: { name: 'Cancelled' } } })
+    expect(await stored('rests')).not.toMatchObject({ lockedAt: PARKED_AT })
+    expect(await stored('is final')).toBeNull()
+  })
+
   test('of one document of a batch stops that alone; what waits for a place is parked without its handler', async () => {
     const [began, end] = [gate(), gate()]
     const ran: string[] = []

@@ -165,11 +165,15 @@ function anotherGo(terms: Terms, why: { readonly reason: string; readonly by: st
   ]
 }
 
-/** Parks a document that no replica holds, until a person or its owner goes on with it. Does nothing if it is held, or parked already. */
+/**
+ * Stops a document that nobody holds until a person or its owner goes on with it. Does nothing if it is held, parked already, or in one of the phases
+ * in which documents have ended: parked there it would never be removed.
+ */
 export async function parkIdle(
   documents: Collection,
   terms: Terms,
   id: unknown,
+  ends: readonly string[],
   { by, error }: { readonly by: string; readonly error: { readonly name: string; readonly message: string } },
 ): Promise<boolean> {
   const history = historyWith(terms, { outcome: 'park', reason: error.message, by })
@@ -178,7 +182,11 @@ export async function parkIdle(
     (field) => `${terms.progress}.${field}`,
   )
   const isOurs = {
-    $and: [{ lockedAt: { $not: { $gte: PARKED_AT } } }, { $expr: hasOurShape(terms) }, isNotHeld(terms)],
+    $and: [
+      { phase: { $nin: ends }, lockedAt: { $not: { $gte: PARKED_AT } } },
+      { $expr: hasOurShape(terms) },
+      isNotHeld(terms),
+    ],
   }
   const { matchedCount } = await documents.updateOne({ _id: id as never, ...isOurs }, [
     { $set: { lockedAt: PARKED_AT, lockedBy: '$$REMOVE', [terms.progress]: stopped } },

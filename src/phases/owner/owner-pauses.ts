@@ -8,12 +8,13 @@ import {
   type PauseTarget,
   parkIdle,
   readLockTimeouts,
+  removedPhase,
   termsOf,
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import type { AuditedEnd } from '../events/audit-log.js'
-import type { LifecycleModel } from '../model/model.js'
+import { endsOf, type LifecycleModel } from '../model/model.js'
 import { checkId } from './owner-calls.js'
 import type { CancelResult } from './owner-types.js'
 
@@ -135,9 +136,10 @@ interface Stop {
 export async function askToStop(
   db: Db,
   documents: Collection,
-  { name, settings }: LifecycleModel,
+  model: LifecycleModel,
   { id, by, reason, evenIdle }: Stop,
 ): Promise<CancelResult> {
+  const { name, settings } = model
   const inForce = (await readLockTimeouts(db, [name])).get(name)
   const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
   const held = await heldUnder(documents, id, { ...settings, lockTimeoutMs })
@@ -149,6 +151,7 @@ export async function askToStop(
     legacyWriters: settings.legacyWriters,
     validUntil: inForce?.knownUntil,
   })
-  // In the meantime a replica has claimed it, or has parked it.
-  return (await parkIdle(documents, terms, id, { by, error })) ? 'stopped' : 'notHeld'
+  const ends = [...endsOf(model), removedPhase(name)]
+  // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
+  return (await parkIdle(documents, terms, id, ends, { by, error })) ? 'stopped' : 'notHeld'
 }

@@ -114,7 +114,7 @@ export interface CancelOptions {
   readonly by: string
   /** The reason, for the history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
-  /** True to park a document immediately if it has no running step; otherwise that document is left alone. Default false. */
+  /** Whether a document of which no step runs is parked at once, unless it has ended: else it is left alone. Default false. */
   readonly evenIdle?: boolean | undefined
   /** True to store an entry in the audit (docs/audit.md). Default false. */
   readonly audit?: boolean | undefined
