@@ -22,6 +22,7 @@ import { runLifecycle } from './run-lifecycle.js'
 import { RunLocks } from './run-lock.js'
 import { scheduleLifecycle } from './schedule-lifecycle.js'
 import { type NewSchedule, ScheduleOwner } from './schedule-owner.js'
+import { taskForApp } from './starts.js'
 import { type Task, TaskRegistry } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
@@ -55,12 +56,17 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
   private provider: LockProvider | undefined
   private runModel: LifecycleModel | undefined
   private ringing: Parameters<Attach>[1]
+  /** What its replica runs, and where. */
+  private beside: { readonly db: Db; readonly models: readonly LifecycleModel[] } | undefined
+  private readonly owners = new Map<LifecycleModel, OwnerClient>()
 
   /** @throws InvalidSchedulesOptions, InvalidTask */
   constructor(options: SchedulesOptions<Context> = {}) {
     const settings = readSchedulesOptions(options)
     super(settings.collections)
-    this.registry = new TaskRegistry(options.tasks ?? {})
+    this.registry = new TaskRegistry(options.tasks ?? {}, (task) =>
+      taskForApp(task, (model) => this.ownerBeside(model)),
+    )
     this.ownerDb = options.db
     this.provider = options.locks
     this.observers = new ScheduleObservers(options.logger ?? warningsLogger)
@@ -121,6 +127,13 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this.runOwner
   }
 
+  private ownerBeside(model: LifecycleModel): OwnerClient | undefined {
+    if (!this.beside?.models.includes(model)) return undefined
+    const owner = this.owners.get(model) ?? new OwnerClient(this.beside.db, model, this.ringing)
+    this.owners.set(model, owner)
+    return owner
+  }
+
   private lifecyclesOf(options: SchedulesOptions<Context>, settings: SchedulesSettings): ScheduleLifecycle[] {
     const { logger = warningsLogger, clock = systemClock } = options
     const { collections, lockAtMostForMs } = settings
@@ -143,9 +156,11 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     const schedules = scheduleLifecycle(workplace)
     const runs = runLifecycle(workplace)
     this.runModel = runs.model
-    const attach: Attach = (db, ringing) => {
+    const attach: Attach = (db, ringing, beside = []) => {
       this.ownerDb ??= db
       this.ringing = settings.doorbell ? { doorbell: settings.doorbell } : ringing
+      this.beside = { db, models: beside }
+      this.owners.clear()
     }
     return [
       {

@@ -9,7 +9,16 @@ import {
   removedPhase,
   tokenOf,
 } from '../lock/index.js'
-import { type BoundLifecycle, DocumentExists, endPhases, endsOf, InvalidOutcome, type Step } from '../phases/index.js'
+import {
+  type BoundLifecycle,
+  DocumentExists,
+  endPhases,
+  endsOf,
+  InvalidOutcome,
+  type LifecycleModel,
+  type OwnerClient,
+  type Step,
+} from '../phases/index.js'
 import { type Overlap, present, type RunDocument, type RunError, type StartedDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 import { runErrorOf, withinBounds } from './run-record.js'
@@ -40,6 +49,12 @@ export interface OpenDocument {
 /** The maximum number of documents of a schedule that are looked at; only used where runs don't wait for their documents. */
 const MOST_LOOKED_AT = 1_000
 
+/**
+ * The documents of a lifecycle that the schedules' own replica runs as well; undefined: it doesn't. A lifecycle is one object for all apps of a
+ * process, and attached to the database of the one that started last.
+ */
+export type OwnerOf = (model: LifecycleModel) => OwnerClient | undefined
+
 const FIELDS = { ...LEASE_FIELDS, phase: 1, createdAt: 1 } as const
 
 /** Starts the documents of a task, finds out how they end, and stops them. */
@@ -48,7 +63,13 @@ export class Starter {
     private readonly lifecycle: BoundLifecycle,
     private readonly document: (args: unknown, run: TaskRun<unknown>) => unknown,
     readonly how: { readonly until: 'ended' | 'started'; readonly whileOpen: 'skip' | 'start' },
+    private readonly ownerOf: OwnerOf = () => undefined,
   ) {}
+
+  /** The same for one of several apps in this process. */
+  forApp(ownerOf: OwnerOf): Starter {
+    return new Starter(this.lifecycle, this.document, this.how, ownerOf)
+  }
 
   /** The lifecycle and the id of a run's document. */
   of(run: Pick<RunDocument, '_id'>): StartedDocument {
@@ -62,7 +83,7 @@ export class Starter {
       throw new InvalidTask(`starts: expected its function to return a document's fields, got ${String(given)}`)
     run.signal.throwIfAborted()
     try {
-      await this.lifecycle.insert({ ...given, _id: run.id } as never)
+      await this.owner.insert({ ...given, _id: run.id } as never)
     } catch (error) {
       // It was stored by an earlier try of this run, which ended before that was recorded.
       if (!(error instanceof DocumentExists && error.index === '_id_' && error.id === run.id)) throw error
@@ -80,7 +101,7 @@ export class Starter {
   ): Promise<OpenDocument | undefined> {
     const { until, whileOpen } = this.how
     if (whileOpen === 'start') return undefined
-    const { documents, model } = this.lifecycle.owner()
+    const { documents, model } = this.owner
     // A removed document exists only until its callbacks were notified.
     const isOpen = { phase: { $nin: [...endsOf(model), removedPhase(model.name)] } }
     // `A` is the character after `@`; the `_id`s of a schedule's documents are in the order of their due times.
@@ -126,7 +147,7 @@ export class Starter {
   }
 
   private async read(id: string): Promise<StartedState> {
-    const { documents, model } = this.lifecycle.owner()
+    const { documents, model } = this.owner
     const { progress } = model.settings
     const projection = { ...FIELDS, counters: 1, result: 1, error: 1, [progress]: 1 }
     // Read from a majority: an end that is rolled back ends no run.
@@ -158,7 +179,11 @@ export class Starter {
 
   /** Asks the step of a run's document to stop; a document without a running step is parked. */
   stop(id: string, by: string, reason: string | null): ReturnType<BoundLifecycle['cancel']> {
-    return this.lifecycle.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
+    return this.owner.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
+  }
+
+  private get owner(): OwnerClient {
+    return this.ownerOf(this.lifecycle.model) ?? (this.lifecycle.owner() as unknown as OwnerClient)
   }
 
   private nameOf(id: unknown): string {

@@ -1,6 +1,6 @@
 import type { BoundLifecycle, EntryOf, NewChild } from '../phases/index.js'
 import { InvalidTask } from './errors.js'
-import { type Owned, Starter } from './starter.js'
+import { type Owned, type OwnerOf, Starter } from './starter.js'
 import type { TaskFunction, TaskRun } from './tasks.js'
 
 /** The options of a task that starts documents. */
@@ -23,6 +23,15 @@ const STARTERS = new WeakMap<TaskFunction<never>, Starter>()
 
 /** The starter of a task that starts documents; undefined for any other task. */
 export const starterOf = (task: TaskFunction<never>): Starter | undefined => STARTERS.get(task)
+
+/** The same task for one of several apps in this process; any other task as it is. */
+export function taskForApp<Context>(task: TaskFunction<Context>, ownerOf: OwnerOf): TaskFunction<Context> {
+  const starter = starterOf(task)
+  if (!starter) return task
+  const own: TaskFunction<Context> = (args, run) => task(args, run)
+  STARTERS.set(own, starter.forApp(ownerOf))
+  return own
+}
 
 /**
  * A task that starts a document of a lifecycle for each run: the work then survives crashes step by step, and the run ends as its document

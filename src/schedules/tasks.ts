@@ -60,8 +60,14 @@ const CALLBACKS = ['onSuccess', 'onFailure', 'onMissed'] as const
 export class TaskRegistry<Context = unknown> {
   private readonly tasks = new Map<string, TaskWithCallbacks<Context>>()
 
-  /** @throws InvalidTask */
-  constructor(given: Readonly<Record<string, Task<Context>>>) {
+  /**
+   * @param own what is run of a task's function
+   * @throws InvalidTask
+   */
+  constructor(
+    given: Readonly<Record<string, Task<Context>>>,
+    private readonly own: (task: TaskFunction<Context>) => TaskFunction<Context>,
+  ) {
     for (const [name, task] of Object.entries(given)) this.add(name, task)
   }
 
@@ -92,6 +98,6 @@ export class TaskRegistry<Context = unknown> {
         throw new InvalidTask(`task '${name}': ${callback}: expected a function, got ${typeof checked[callback]}`)
       }
     }
-    this.tasks.set(name, checked)
+    this.tasks.set(name, { ...checked, run: this.own(checked.run) })
   }
 }

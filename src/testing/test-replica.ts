@@ -87,7 +87,7 @@ function wrapped(lifecycle: RunnableLifecycle, wrap: WrapHandler): RunnableLifec
   return {
     model: lifecycle.model,
     handlers: Object.fromEntries(handlers),
-    attach: (db, options) => lifecycle.attach(db, options),
+    attach: (...given) => lifecycle.attach(...given),
     only: () => lifecycle.only?.(),
     prepare: async (db, indexes) => lifecycle.prepare?.(db, indexes),
     alongside: lifecycle.alongside ?? [],

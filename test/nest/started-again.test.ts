@@ -11,7 +11,7 @@ import { LockExecutor } from '../../src/locks/index.js'
 import { type BoundLifecycleOf, InjectLifecycle, PhaselockModule } from '../../src/nest/index.js'
 import { LocksModule, SchedulerLock } from '../../src/nest/locks/index.js'
 import { Scheduled, SchedulesModule } from '../../src/nest/schedules/index.js'
-import { Schedules } from '../../src/schedules/index.js'
+import { Schedules, starts } from '../../src/schedules/index.js'
 import { dueSince } from '../schedules/support.js'
 import { eventually, testServerUri, useDatabase, withDatabase } from '../support/database.js'
 import { keepingLogger, MailboxHandlers, MailboxModule } from './sample.js'
@@ -59,7 +59,7 @@ let uri = ''
   imports: [
     ScheduleModule.forRoot(),
     PhaselockModule.forRootAsync({ useFactory: () => ({ uri, logger: keepingLogger() }) }),
-    SchedulesModule.forRoot(),
+    SchedulesModule.forRoot({ tasks: { packs: starts(parcels, () => ({})) } }),
     PhaselockModule.forFeature([parcels]),
     MailboxModule,
   ],
@@ -107,7 +107,7 @@ describe('one AppModule', () => {
   async function works(app: INestApplicationContext, { db }: { db: typeof first.db }, name: string): Promise<void> {
     const office = app.get(Office)
     const schedules = app.get(Schedules)
-    expect(schedules.taskNames).toEqual(['Office.sweep'])
+    expect(schedules.taskNames).toEqual(['packs', 'Office.sweep'])
     await eventually(async () => (await schedules.get('sweep'))?.nextRunAt != null, PATIENTLY)
     await dueSince(db, 'sweep', 1_000)
     const before = office.ran.length
@@ -123,6 +123,10 @@ describe('one AppModule', () => {
           expect(await db.collection<{ _id: string }>(collection).findOne({ _id: name })).toMatchObject({ phase }),
         PATIENTLY,
       )
+    await schedules.upsert('packing', { task: 'packs', interval: 3_600 })
+    const run = await schedules.run('packing')
+    await eventually(async () => expect(await schedules.findRun(run)).toMatchObject({ phase: 'Completed' }), PATIENTLY)
+    expect(await db.collection<{ _id: string }>('Parcel').findOne({ _id: run })).toMatchObject({ phase: 'Sent' })
     expect(await office.alone()).toBe('alone')
     expect(await desk(app)).toBe('desk')
     expect(await db.collection<{ _id: string }>('shedLock').distinct('_id')).toContain('alone')
@@ -144,7 +148,7 @@ describe('one AppModule', () => {
     await works(other, second, 'other')
     await close(other)
     await works(one, first, 'still')
-    expect(await second.db.collection('Parcel').countDocuments()).toBe(1)
+    expect(await second.db.collection('Parcel').countDocuments()).toBe(2)
     expect(await first.db.collection<{ _id: string }>('shedLock').distinct('_id')).toContain('desk')
   })
 

@@ -26,7 +26,8 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const { clock, logger, observer, serverClock } = env
   const { model, handlers } = lifecycle
   const { db, renewalDb = db, ownerDb = db } = options
-  lifecycle.attach(ownerDb, { doorbell: options.doorbell })
+  const beside = options.lifecycles.map((one) => one.model)
+  lifecycle.attach(ownerDb, { doorbell: options.doorbell }, beside)
   const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
   const working = workingPhases(model)
   const terms = (): Terms => {

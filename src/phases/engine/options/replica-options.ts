@@ -23,8 +23,8 @@ export interface RunnableLifecycle {
   readonly handlers: Readonly<Record<string, AnyHandler>>
   /** The functions of its callbacks, by name; one that is declared and missing here is left to other replicas. Default: none. */
   readonly callbacks?: Callbacks
-  /** Gives its owner's methods their database; a replica does this when it is made. */
-  attach(db: Db, options?: OwnerClientOptions): unknown
+  /** Gives its owner's methods their database; a replica does this when it is made. `beside`: all that this replica runs. */
+  attach(db: Db, options?: OwnerClientOptions, beside?: readonly LifecycleModel[]): unknown
   /** Asked before each look and claim: documents that this process can't work on, in some phases, are left to other replicas. */
   only?(): Only | undefined
   /** Called once at a replica's start, when the collections and their indexes exist: for indexes and documents of its own. */
