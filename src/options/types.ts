@@ -80,7 +80,7 @@ export const durationText = (least: Duration, most: Duration) => {
       return ms >= leastMs && ms <= mostMs
     },
     (value) =>
-      `expected a duration from ${least} to ${most}, such as ${examples(leastMs, mostMs)}, got ${shown(value)}${advice(value)}`,
+      `expected a duration from ${least} to ${most}, such as ${examples(least, most)}, got ${shown(value)}${advice(value)}`,
   )
 }
 
@@ -96,10 +96,10 @@ export function msOf(value: unknown): number {
   }
 }
 
-/** Some values that would be accepted. */
-const examples = (leastMs: number, mostMs: number): string => {
-  const taken = EXAMPLES.filter((one) => durationMs(one) >= leastMs && durationMs(one) <= mostMs)
-  const shownOnes = taken.slice(0, 3).map(shown)
+/** Some that would be taken: the shortest one where the range has none of the usual ones. */
+const examples = (least: Duration, most: Duration): string => {
+  const taken = EXAMPLES.filter((one) => durationMs(one) >= durationMs(least) && durationMs(one) <= durationMs(most))
+  const shownOnes = (taken.length > 0 ? taken.slice(0, 3) : [least]).map(shown)
   return [shownOnes.slice(0, -1).join(', '), ...shownOnes.slice(-1)].filter(Boolean).join(' or ')
 }
 const EXAMPLES: readonly Duration[] = ['500ms', '30s', '5m', '2h', '1d', '30d']

@@ -22,7 +22,7 @@ describe('new Replica', () => {
     ],
     [{ grace: Number.NaN }, 'grace: expected a duration from 0s to 1h'],
     [{ tickEvery: '100ms' }, 'tickEvery: expected a duration from 1s to 10s'],
-    [{ tickEvery: '11s' }, 'tickEvery: expected a duration from 1s to 10s'],
+    [{ tickEvery: '11s' }, "tickEvery: expected a duration from 1s to 10s, such as '1s', got '11s'"],
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database from the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: [] }, 'lifecycles: expected at least one lifecycle with its handlers, got an empty list'],
