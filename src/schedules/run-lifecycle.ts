@@ -10,7 +10,7 @@ import { pausedText, pauseOf } from './pauses.js'
 import { callbackOf, cancelled, isCancel, isItsOwn, lateMs, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
 import { RunRecord, runErrorOf } from './run-record.js'
-import { tryTask } from './run-task.js'
+import { tryTask, tryToStart } from './run-task.js'
 import { starterOf } from './starts.js'
 import type { TaskWithCallbacks } from './tasks.js'
 import type { Workplace } from './workplace.js'
@@ -124,14 +124,17 @@ class Runs<Context> {
     if (run.started) return this.follow(run, step, task, now)
     const lost = (step.progress.claims ?? 1) - 1
     const known: RunDocument = { ...run, by: name, ...(lost > 0 ? { lost } : {}) }
-    const lock = (lost === 0 ? locks.kept(run) : undefined) ?? (await this.enter(run, true))
+    const kept = lost === 0 ? locks.kept(run) : undefined
+    const lock = kept ?? (await this.enter(run, true))
+    const starter = starterOf(task.run)
     if (!(lock instanceof RunLock)) {
-      if (starterOf(task.run)) return step.wait('another run to start its document', { for: LOOK_AGAIN })
+      if (starter) return step.wait('another run to start its document', { for: LOOK_AGAIN })
       const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another run'} after its replica was lost`
       const taken = { ...this.counted(known), reason, overlap: lock.heldBy }
       return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
     }
-    if (lost >= MOST_LOST) {
+    const isThere = starter !== undefined && !kept && (await starter.isThere(run))
+    if (lost >= MOST_LOST && !isThere) {
       await lock.release()
       const error = runErrorOf(new ReplicasLost(lost))
       return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
@@ -139,8 +142,8 @@ class Runs<Context> {
     const record = new RunRecord(run, now)
     // Records the replica that runs it now, if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
-    const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal })
-    const starter = starterOf(task.run)
+    const trying = { task, run: known, lock, record, context, signal: step.signal }
+    const tried = await (starter ? tryToStart(starter, isThere, trying) : tryTask(trying))
     const isDone = tried.kind === 'returned' && starter?.how.until !== 'ended'
     const result = isDone ? record.result(tried.value) : {}
     const fields: Fields = { ...record.fields(), ...result, ...this.counted(known), lockFence: lock.fence }

@@ -1,9 +1,12 @@
+import { Unavailable } from '../phases/index.js'
 import { sleep } from '../time/index.js'
 import { LONGEST_RUN_MS } from './definition/read-schedule.js'
 import type { RunDocument } from './documents.js'
 import { RunLockLost, RunTimeout } from './errors.js'
+import { isItsOwn } from './run-ends.js'
 import type { RunLock } from './run-lock.js'
 import { errorOf, type RunRecord } from './run-record.js'
+import type { Starter } from './starter.js'
 import { starterOf } from './starts.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
@@ -69,4 +72,30 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
   // A task that ended because its signal aborted has failed for that reason, whatever it threw or returned.
   else if (stop.signal.aborted) return { kind: 'threw', error: stop.signal.reason }
   return tried
+}
+
+/**
+ * The same of a task that starts a document. Invariant: a try has failed only where its document isn't there: an insert that failed may have been
+ * executed, and only its answer lost.
+ * @param isThere whether it is known to be there already: then nothing is tried
+ * @throws Unavailable: it can't be known now
+ */
+export async function tryToStart<Context>(
+  starter: Starter,
+  isThere: boolean,
+  options: TryOptions<Context>,
+): Promise<Tried> {
+  const { run, lock, signal } = options
+  const started: Tried = { kind: 'returned', value: starter.of(run) }
+  if (isThere) return started
+  const tried = await tryTask(options)
+  if (tried.kind !== 'threw' || signal.aborted || isItsOwn(tried.error)) return tried
+  try {
+    return (await starter.isThere(run)) ? started : tried
+  } catch (error) {
+    // Whoever goes on with the run enters the lock that carries its id.
+    lock.forget()
+    const problem = `whether it has started its document isn't known: ${errorOf(error).message}`
+    throw new Unavailable(problem.slice(0, 500), { retryAfter: '1s', cause: error })
+  }
 }

@@ -91,6 +91,12 @@ export class Starter {
     return { lifecycle: this.lifecycle.name, id: run.id }
   }
 
+  /** Whether the document of a run is there: whoever inserted it may have died since, or never had the answer. */
+  async isThere({ _id }: Pick<RunDocument, '_id'>): Promise<boolean> {
+    const { documents } = this.lifecycle.owner()
+    return (await documents.findOne({ _id: _id as never }, { projection: { _id: 1 } })) !== null
+  }
+
   /**
    * The latest document that blocks a run, if `maxInstances` documents of its schedule are open.
    * @param running the schedule's other runs that haven't ended

@@ -28,6 +28,8 @@ export interface Given {
   readonly counting?: (doc: Night, step: Counting) => Promise<ReturnType<Counting['wait']>>
   readonly fields?: Partial<ScheduleFields>
   readonly callbacks?: Partial<TaskWithCallbacks>
+  /** Stands for the lifecycle's own `insert`, which it is given. */
+  readonly insert?: (insert: (doc: never) => Promise<unknown>, doc: never, nights: object) => Promise<unknown>
 }
 
 /** A schedule whose task starts documents of a lifecycle, with a replica for each of the two. */
@@ -42,8 +44,12 @@ export function useStarted() {
   const runs = () => database.db.collection<{ _id: string }>('runs')
 
   /** A schedule that is due and was looked at, the replica that runs it, and the one that runs what it starts. */
-  async function started({ options, document, counting = counted as never, fields, callbacks }: Given = {}) {
+  async function started({ options, document, counting = counted as never, fields, callbacks, insert }: Given = {}) {
     const nights = night.handle({ Counting: counting as never })
+    if (insert) {
+      const own = nights.insert as never
+      Object.assign(nights, { insert: (doc: never) => insert(own, doc, nights) })
+    }
     const replica = new Replica({
       ...{ db: database.db, lifecycles: [nights], name: 'nights', logger: silentLogger, doorbell: 'off' },
       grace: '100ms',

@@ -1,0 +1,66 @@
+import { describe, expect, test } from '@jest/globals'
+import { MongoNetworkError } from 'mongodb'
+import { useStarted } from './started.js'
+
+describe('a run that starts a document', () => {
+  const { runs, started, latest, lookAgain } = useStarted()
+  /** As if a replica had claimed the run, and died. */
+  const died = (id: string, claims: number) =>
+    runs().updateOne({ _id: id }, {
+      $set: { phase: 'Running', lockedBy: 'gone~1#1.1', lockedAt: new Date(Date.now() - 60_000) },
+      ...{ $max: { 'progress.claims': claims }, $unset: { started: 1, 'progress.awaits': 1 } },
+    } as object)
+
+  describe('whose insert was executed, and its answer lost,', () => {
+    const lost = async (insert: (doc: never) => Promise<unknown>, doc: never) => {
+      await insert(doc)
+      throw new MongoNetworkError('connection 3 to 10.0.0.7:27017 closed')
+    }
+
+    test('goes on with its document, and ends as that does', async () => {
+      const all = await started({ insert: lost })
+      expect(await latest(all)).toMatchObject({ phase: 'Running', started: { id: all.id } })
+      await all.replica.runOnce()
+      await all.one.replica.runOnce()
+      expect(await latest(all)).toMatchObject({ phase: 'Completed', error: null })
+    })
+
+    test('goes on with it when the database is back, if that went away at the same moment', async () => {
+      let isAway = false
+      const all = await started({
+        insert: async (insert, doc, nights) => {
+          const { owner } = nights as { owner(): object }
+          const away = () => {
+            throw new MongoNetworkError('connect ECONNREFUSED 10.0.0.7:27017')
+          }
+          Object.assign(nights, { owner: () => (isAway ? away() : owner.call(nights)) })
+          await insert(doc)
+          isAway = true
+          return away()
+        },
+      })
+      const run = await runs().findOne({ _id: all.id })
+      expect(run).toMatchObject({ phase: 'Running', attempt: 1, progress: { attempts: 0 } })
+      expect(run).not.toHaveProperty('started')
+      isAway = false
+      await lookAgain(all)
+      await all.one.replica.runOnce()
+      expect(await latest(all)).toMatchObject({ phase: 'Completed', error: null })
+    })
+
+    test('is Completed where it was to start it only', async () => {
+      const all = await started({ insert: lost, options: { until: 'started' } })
+      expect(await latest(all)).toMatchObject({ phase: 'Completed', result: { lifecycle: 'night', id: all.id } })
+    })
+  })
+
+  test('that has lost its replicas again and again goes on with a document that one of them has started', async () => {
+    const all = await started()
+    await died(all.id, 5)
+    await all.one.replica.runOnce()
+    expect(await latest(all)).toMatchObject({ phase: 'Running', started: { id: all.id } })
+    await all.replica.runOnce()
+    await all.one.replica.runOnce()
+    expect(await latest(all)).toMatchObject({ phase: 'Completed' })
+  })
+})
