@@ -139,6 +139,13 @@ class Runs<Context> {
       const error = runErrorOf(new ReplicasLost(lost))
       return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
     }
+    // Its lock may have been another's since it was queued.
+    const other = starter && !kept && !isThere ? await this.openBefore(run, task) : undefined
+    if (other) {
+      await lock.release()
+      const taken = { ...this.counted(known), reason: `no further try: overlap: ${other.text}`, overlap: other.overlap }
+      return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
+    }
     const record = new RunRecord(run, now)
     // Records the replica that runs it now, if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })

@@ -1,9 +1,10 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoNetworkError } from 'mongodb'
 import { useStarted } from './started.js'
+import { dueSince } from './support.js'
 
 describe('a run that starts a document', () => {
-  const { runs, started, latest, lookAgain } = useStarted()
+  const { database, stored, runs, started, latest, lookAgain } = useStarted()
   /** As if a replica had claimed the run, and died. */
   const died = (id: string, claims: number) =>
     runs().updateOne({ _id: id }, {
@@ -62,5 +63,23 @@ describe('a run that starts a document', () => {
     await all.replica.runOnce()
     await all.one.replica.runOnce()
     expect(await latest(all)).toMatchObject({ phase: 'Completed' })
+  })
+
+  test('that lost its replica and its lock before it started one starts none beside that of another run', async () => {
+    const all = await started()
+    await died(all.id, 1)
+    await stored().deleteMany({})
+    await database.db.collection('shedLock').deleteMany({})
+    const dead = (await runs().findOneAndUpdate({ _id: all.id }, { $set: { lockedAt: new Date() } } as object))!
+    await dueSince(database.db, 's', 500)
+    await all.one.replica.runOnce()
+    expect(await stored().countDocuments()).toBe(1)
+    await runs().updateOne({ _id: dead._id }, { $set: { lockedAt: new Date(0) } } as object)
+    await all.one.replica.runOnce()
+    expect(await stored().countDocuments()).toBe(1)
+    expect(await runs().findOne({ _id: dead._id })).toMatchObject({
+      phase: 'Failed',
+      reason: expect.stringMatching(/^no further try: overlap: night s@.* goes on/),
+    })
   })
 })
