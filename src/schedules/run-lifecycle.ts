@@ -255,9 +255,11 @@ class Runs<Context> {
   private async openBefore(run: Readonly<RunDocument>, task: TaskWithCallbacks<Context>) {
     const { schedule, _id } = run
     const runs = this.workplace.runs()
-    const running = { phase: 'Running', schedule, _id: { $ne: _id } } as const
+    // One that has started its document is Queued for a moment where a cancel finds it looking at that.
+    const goesOn = [{ phase: 'Running' }, { phase: 'Queued', started: { $exists: true } }]
+    const open: object = { $or: goesOn, schedule, _id: { $ne: _id } }
     return starterOf(task.run)?.openBefore(run, async () => {
-      const found = await onClaimIndex(runs, (hint) => runs.find(running, { projection: { _id: 1 }, hint }).toArray())
+      const found = await onClaimIndex(runs, (hint) => runs.find(open, { projection: { _id: 1 }, hint }).toArray())
       return found.map((one) => one._id)
     })
   }

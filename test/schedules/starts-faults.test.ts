@@ -82,4 +82,16 @@ describe('a run that starts a document', () => {
       reason: expect.stringMatching(/^no further try: overlap: night s@.* goes on/),
     })
   })
+
+  test('is in the way of others also while it is on its way to be asked to stop', async () => {
+    const all = await started({ counting: async (_doc, step) => step.wait('rain', { for: '1h' }) as never })
+    // Where a cancel leaves a run that a replica was looking at.
+    await runs().updateOne({ _id: all.id }, { $set: { phase: 'Queued', lockedAt: new Date() } } as object)
+    await dueSince(database.db, 's', 500)
+    await all.one.replica.runOnce()
+    expect(await stored().countDocuments()).toBe(1)
+    expect(await latest(all)).toMatchObject({ phase: 'Skipped', overlap: { run: all.id } })
+    await lookAgain(all)
+    expect(await runs().findOne({ _id: all.id })).toMatchObject({ phase: 'Running' })
+  })
 })
