@@ -97,6 +97,7 @@ export {
   type RemoveChildrenOptions,
   worstOf,
 } from './step/children.js'
+export { comesAt } from './step/comes-at.js'
 export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './step/holder.js'
 export type { ChildDocument, Handler, Progress, Step, StepAnswer } from './step/step.js'
 export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'

@@ -1,6 +1,5 @@
-import { onClaimIndex } from '../lock/index.js'
 import { LockProviderUnavailable } from '../locks/index.js'
-import { type BoundLifecycle, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
+import { type BoundLifecycle, comesAt, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
 import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './backfill.js'
 import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunTimeout } from './errors.js'
@@ -74,7 +73,7 @@ class Runs<Context> {
       return step.wait('its next try', { for: `${run.retryAt.getTime() - now.getTime()}ms` })
     }
     const isFirst = !run.startedAt
-    if (isFirst && run.startBy && now > run.startBy) {
+    if (isFirst && run.startBy && now > comesAt(step, run.startBy)) {
       await this.leave(run)
       const lateMs = now.getTime() - run.scheduledFor.getTime()
       return this.end(run, step, task, 'Missed', 'late', {
@@ -226,7 +225,8 @@ class Runs<Context> {
       const [outcome, why] = found.error ? (['Failed', 'error'] as const) : (['Completed', 'done'] as const)
       return this.end(run, step, task, outcome, why, fields, () => found.at ?? now())
     }
-    const leftMs = run.timeoutMs == null ? undefined : run.startedAt!.getTime() + run.timeoutMs - now().getTime()
+    const endsAt = run.timeoutMs == null ? undefined : new Date(run.startedAt!.getTime() + run.timeoutMs)
+    const leftMs = endsAt && comesAt(step, endsAt).getTime() - now().getTime()
     const isLate = leftMs !== undefined && leftMs <= 0
     const stopping = run.stopping ?? (isLate ? ofItsOwn(new RunTimeout(run.timeoutMs!, false)) : undefined)
     if (stopping) {
@@ -253,15 +253,7 @@ class Runs<Context> {
    * the meantime.
    */
   private async openBefore(run: Readonly<RunDocument>, task: TaskWithCallbacks<Context>) {
-    const { schedule, _id } = run
-    const runs = this.workplace.runs()
-    // One that has started its document is Queued for a moment where a cancel finds it looking at that.
-    const goesOn = [{ phase: 'Running' }, { phase: 'Queued', started: { $exists: true } }]
-    const open: object = { $or: goesOn, schedule, _id: { $ne: _id } }
-    return starterOf(task.run)?.openBefore(run, async () => {
-      const found = await onClaimIndex(runs, (hint) => runs.find(open, { projection: { _id: 1 }, hint }).toArray())
-      return found.map((one) => one._id)
-    })
+    return starterOf(task.run)?.openBefore(run, this.workplace.runs())
   }
 
   /** Stores the outcome, frees the lock, then calls back: after a crash in between, only the rest is repeated. */

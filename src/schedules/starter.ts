@@ -1,4 +1,4 @@
-import type { Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import {
   asReadable,
   COMMITTED,
@@ -6,6 +6,7 @@ import {
   isParked,
   isRemovedPhase,
   LEASE_FIELDS,
+  onClaimIndex,
   removedPhase,
   tokenOf,
 } from '../lock/index.js'
@@ -22,6 +23,7 @@ import {
 import { type Overlap, present, type RunDocument, type RunError, type StartedDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 import { runErrorOf, withinBounds } from './run-record.js'
+import type { StoredRun } from './schedule-reader.js'
 import type { TaskRun } from './tasks.js'
 
 export interface Owned {
@@ -97,14 +99,9 @@ export class Starter {
     return (await documents.findOne({ _id: _id as never }, { projection: { _id: 1 } })) !== null
   }
 
-  /**
-   * The latest document that blocks a run, if `maxInstances` documents of its schedule are open.
-   * @param running the schedule's other runs that haven't ended
-   */
-  async openBefore(
-    { _id, schedule, maxInstances }: Readonly<RunDocument>,
-    running: () => Promise<readonly string[]>,
-  ): Promise<OpenDocument | undefined> {
+  /** The latest document that is in the way of a run: as many as `maxInstances` of its schedule go on. */
+  async openBefore(run: Readonly<RunDocument>, runs: Collection<StoredRun>): Promise<OpenDocument | undefined> {
+    const { _id, schedule, maxInstances } = run
     const { until, whileOpen } = this.how
     if (whileOpen === 'start') return undefined
     const { documents, model } = this.owner
@@ -114,7 +111,7 @@ export class Starter {
     const range = { $gte: `${schedule}@`, $lt: `${schedule}A`, $ne: _id }
     const found = await documents
       .aggregate([
-        { $match: { _id: until === 'ended' ? { $in: await running() } : range } },
+        { $match: { _id: until === 'ended' ? { $in: await othersOpen(run, runs) } : range } },
         { $sort: { _id: -1 } },
         { $limit: MOST_LOOKED_AT },
         { $project: FIELDS },
@@ -195,6 +192,15 @@ export class Starter {
   private nameOf(id: unknown): string {
     return `${this.lifecycle.name} ${String(id)}`
   }
+}
+
+/** The schedule's other runs whose documents may go on. */
+async function othersOpen({ _id, schedule }: Readonly<RunDocument>, runs: Collection<StoredRun>): Promise<string[]> {
+  // One that has started its document is Queued for a moment where a cancel finds it looking at that.
+  const goesOn = [{ phase: 'Running' }, { phase: 'Queued', started: { $exists: true } }]
+  const open: object = { $or: goesOn, schedule, _id: { $ne: _id } }
+  const found = await onClaimIndex(runs, (hint) => runs.find(open, { projection: { _id: 1 }, hint }).toArray())
+  return found.map((one) => one._id)
 }
 
 /** The document that a run has started has ended in a phase of failure, without its own error. */

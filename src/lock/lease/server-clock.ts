@@ -10,6 +10,13 @@ export interface DeadlineHold {
   readonly until: Date
 }
 
+/** When a deadline passes; the same where nothing is held. */
+export function underHold(deadline: Date, hold: DeadlineHold | undefined): Date {
+  if (!hold) return deadline
+  const ms = deadline.getTime()
+  return new Date(Math.min(ms + hold.ms, Math.max(ms, hold.until.getTime())))
+}
+
 /**
  * A replica's knowledge of the server's clock: the time that its last look brought, and its own monotonic time since. Used only as
  * a bound that saves reading keys, never to decide who holds a document.

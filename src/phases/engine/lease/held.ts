@@ -1,5 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-import { type CancelRequest, type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
+import { type CancelRequest, type DeadlineHold, isValid, type Lease, underHold } from '../../../lock/index.js'
 import type { StepAborted } from '../../errors/errors.js'
 import type { LimitNeed, Phase } from '../../model/model.js'
 import type { PlaceKind } from '../places/places.js'
@@ -76,8 +76,7 @@ export function countOf(value: unknown): number {
 export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
   const since: unknown = held.document[progress]?.since // the time when it entered its phase
   if (!held.phase.deadline || !(since instanceof Date && isValid(since))) return null
-  const deadlineMs = since.getTime() + held.phase.deadline.afterMs
-  return new Date(hold ? Math.min(deadlineMs + hold.ms, Math.max(deadlineMs, hold.until.getTime())) : deadlineMs)
+  return underHold(new Date(since.getTime() + held.phase.deadline.afterMs), hold)
 }
 
 /** The time that it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */

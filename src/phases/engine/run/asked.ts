@@ -1,4 +1,4 @@
-import { answerIn, type DeadlineHold, questionIn, type StoredQuestion } from '../../../lock/index.js'
+import { answerIn, type DeadlineHold, questionIn, type StoredQuestion, underHold } from '../../../lock/index.js'
 import type { StepAnswer } from '../../step/step.js'
 
 /** The last question of the document's step, and its answer; `answer` undefined: it is still open. */
@@ -22,11 +22,7 @@ export function askedIn(progress: unknown, now: () => Date, hold: () => Deadline
     return { question, answer: { question: text, option, by, at, comment: comment ?? undefined, timedOut: false } }
   }
   if (!deadline) return { question, answer: undefined }
-  const held = hold()
-  const endMs = held
-    ? Math.min(deadline.getTime() + held.ms, Math.max(deadline.getTime(), held.until.getTime()))
-    : deadline.getTime()
-  if (endMs > now().getTime()) return { question, answer: undefined }
+  if (underHold(deadline, hold()) > now()) return { question, answer: undefined }
   const option = onTimeout ?? undefined
   return {
     question,

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { leaseUnmoved } from '../../../lock/index.js'
+import { leaseUnmoved, underHold } from '../../../lock/index.js'
 import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
 import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/waits.js'
 import { type Logger, withFields } from '../../reporting/logger.js'
@@ -11,6 +11,7 @@ import type {
   ChildrenRemoved,
   RemoveChildrenOptions,
 } from '../../step/children.js'
+import { COMES_AT } from '../../step/comes-at.js'
 import { LEASE_UNMOVED } from '../../step/holder.js'
 import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
@@ -56,6 +57,9 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
   }
   get [LEASE_UNMOVED](): Document {
     return leaseUnmoved(this.#run.env.model.settings)
+  }
+  [COMES_AT](time: Date): Date {
+    return underHold(time, this.#run.env.serverClock.deadlineHold())
   }
   get log(): Logger {
     return withFields(this.#run.env.logger, this.#run.about)
