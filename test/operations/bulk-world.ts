@@ -57,8 +57,13 @@ export class BulkWorld {
   }
 
   /** The same database; `before` is called before each write to a thing, with how many there were before. */
-  writingThings(before: (count: number) => unknown): Db {
-    return this.writing('Thing', ['updateOne', 'deleteOne'], before)
+  writingThings(before: (count: number) => unknown, db: Db = this.db): Db {
+    return this.writing('Thing', ['updateOne', 'deleteOne'], before, db)
+  }
+
+  /** The same, before each that keeps what things were. */
+  keeping(before: (count: number) => unknown): Db {
+    return this.writing('phaselock.operations.changes', ['bulkWrite'], before)
   }
 
   /** The same, before each that pauses or resumes one. */
@@ -68,11 +73,12 @@ export class BulkWorld {
 
   private writing(
     watched: string,
-    writes: readonly ('updateOne' | 'deleteOne' | 'findOneAndUpdate')[],
+    writes: readonly ('updateOne' | 'deleteOne' | 'findOneAndUpdate' | 'bulkWrite')[],
     before: (count: number) => unknown,
+    db: Db = this.db,
   ): Db {
     let count = 0
-    return new Proxy(this.db, {
+    return new Proxy(db, {
       get(target, name) {
         if (name !== 'collection') return Reflect.get(target, name)
         return (called: string, ...more: never[]) => {

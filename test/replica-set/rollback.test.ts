@@ -215,7 +215,7 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
     await lockedCollection(database.db)
     await things().insertOne({ _id: 'a', phase: PHASE, state: 'Wanted' })
     const documents = deposedBeforeRead((old) => old.updateOne({ _id: 'a' }, { $set: { state: 'Never' } }))
-    const page = { operation: 'o', first: 0, ids: ['a'], fields: 'state' } as const
+    const page = { operation: 'o', first: 0, ids: ['a'], fields: 'state', fence: 1, isRepeated: false } as const
     await KeptChanges.of(database.db, documents, TERMS, page)
     expect(await changeNamed(database.db, 'o#000000000')).toMatchObject({ document: 'a', state: 'Wanted' })
   })

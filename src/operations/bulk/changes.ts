@@ -12,6 +12,7 @@ import {
   type Terms,
   wasActedOn,
 } from '../../lock/index.js'
+import { Unavailable } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import type { Acted } from './operation.js'
 import { EXACT } from './selection.js'
@@ -28,6 +29,8 @@ export interface Change {
   readonly before: Before
   /** The state that its owner wanted. */
   readonly state?: unknown
+  /** Of the step that has kept it: one with a lower fence, which has lost the operation since, changes nothing of it. Absent: kept by an earlier version. */
+  readonly fence?: number
 }
 
 const changesIn = (db: Db): Collection<Change & { expiresAt: Date }> => protocolCollection(db, CHANGES_COLLECTION)
@@ -47,6 +50,10 @@ interface Page {
   /** The number of its first document in the operation. */
   readonly first: number
   readonly ids: readonly unknown[]
+  /** That of the step that works on it. */
+  readonly fence: number
+  /** Another step, which may go on still, has worked on it before. */
+  readonly isRepeated: boolean
   /** The owner's fields that the operation sets and an undo puts back, besides the lease and `progress`; or the state alone. */
   readonly fields: 'state' | readonly string[]
 }
@@ -57,8 +64,9 @@ const MOST_WRITES = 3
 /**
  * The documents of a page before they are acted on. They are stored first, then acted on as long as they are unchanged.
  *
- * Invariant: an operation's write matches a document only if the document equals its stored version. So an undo restores the document as it
- * was just before that write, including changes that others made until then.
+ * Invariant: an operation's write matches a document only if it is what was kept of it. So an undo puts back what was there just before that write,
+ * and what others have changed until then. Two steps may work on a page, as one stands still past its lease: from the moment at which the later one
+ * reads the documents, the earlier one keeps nothing of them anew, for their fences tell which is which.
  */
 export class KeptChanges {
   private readonly read = new Map<string, Document>()
@@ -77,6 +85,7 @@ export class KeptChanges {
   /** Stores them. Those that were stored before a crash stay as they are if they may have been acted on. */
   static async of(db: Db, documents: Collection, terms: Terms, page: Page): Promise<KeptChanges> {
     const kept = new KeptChanges(db, documents, terms, page)
+    if (page.isRepeated) await kept.shutOutEarlier()
     const changes = await kept.readAnew(page.ids, COMMITTED)
     if (changes.length === 0) return kept
     try {
@@ -124,14 +133,35 @@ export class KeptChanges {
     return found.flatMap((one) => {
       const _id = this.changeIds.get(idKey(one['_id']))
       const state = stateWanted(one, terms)
-      const kept = { document: one['_id'] as unknown, before: beforeOf(one, terms, fields), expiresAt }
+      const kept = {
+        document: one['_id'] as unknown,
+        before: beforeOf(one, terms, fields),
+        expiresAt,
+        fence: page.fence,
+      }
       return _id === undefined ? [] : [{ _id, ...kept, ...(state !== undefined && { state }) }]
     })
   }
 
+  /** From now on no step with a lower fence keeps anything anew. */
+  private async shutOutEarlier(): Promise<void> {
+    const ids = [...this.changeIds.values()]
+    await changesIn(this.db).updateMany({ _id: { $in: ids } }, { $max: { fence: this.page.fence } })
+  }
+
+  /** @throws Unavailable where a later step has the page */
   private async store(changes: readonly (Change & { expiresAt: Date })[]): Promise<void> {
-    const writes = changes.map((one) => ({ replaceOne: { filter: { _id: one._id }, replacement: one, upsert: true } }))
-    if (writes.length > 0) await changesIn(this.db).bulkWrite(writes, { ordered: false })
+    if (changes.length === 0) return
+    const isOwn = { fence: { $not: { $gt: this.page.fence } } }
+    const writes = changes.map((one) => ({
+      replaceOne: { filter: { _id: one._id, ...isOwn }, replacement: one, upsert: true },
+    }))
+    try {
+      await changesIn(this.db).bulkWrite(writes, { ordered: false })
+    } catch (error) {
+      if (!isBulkWriteError(error) || ![error.writeErrors].flat().every(isDuplicateKey)) throw error
+      throw new Unavailable('another process has taken over its page')
+    }
   }
 }
 

@@ -53,7 +53,8 @@ export async function workOnPage(
   const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
   const action = actions[doc.action]
   const fields = action.changes?.(acting.options)
-  const page = { operation: doc._id, first: doc.counts.seen, ids }
+  const { fence } = step
+  const page = { operation: doc._id, first: doc.counts.seen, ids, fence, isRepeated: doc.page != null }
   const kept =
     fields && ids.length > 0 ? await KeptChanges.of(db, documents, acting.terms, { ...page, fields }) : undefined
   const acts: Acted[] = []
