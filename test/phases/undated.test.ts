@@ -37,7 +37,7 @@ describe('documents that are left due and say nowhere since when', () => {
       await replica.tick()
     }
     const waiting = async () => (await countWaiting({ db, models: [stuck.model] }))[0]
-    return { tickAfter, waiting }
+    return { proxy, tickAfter, waiting }
   }
 
   test('are dated by the replica that leaves them due, and nothing else is written to them', async () => {
@@ -104,6 +104,23 @@ describe('documents that are left due and say nowhere since when', () => {
     const terms = termsOf(30_000)
     expect(await dateUndated(database.db.collection('Thing'), terms, 'Creating')).toBe(0)
     expect(await things(database.db).find().toArray()).toEqual(others)
+  })
+
+  test("get no date by a forward step of the server's clock that isn't confirmed: it would be still to come", async () => {
+    const { proxy, tickAfter, waiting } = await prepared()
+    await things(database.db).insertOne({ _id: 'text', phase: 'Creating' } as never)
+    await tickAfter(0)
+    proxy.stepClock(3_600_000)
+    await tickAfter(6_000)
+    await tickAfter(30_000)
+    expect(await dated()).toEqual([])
+    proxy.stepClock(-3_600_000)
+    await tickAfter(30_000)
+    await tickAfter(30_000)
+    expect(await waiting()).toMatchObject({ undated: 0, oldestDueSeconds: expect.any(Number) })
+    expect((await things(database.db).findOne({ _id: 'text' }))!['createdAt'].getTime()).toBeLessThan(
+      Date.now() + 600_000,
+    )
   })
 
   test('that refuse the write stay undated, and hide no other', async () => {

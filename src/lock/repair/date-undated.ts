@@ -4,7 +4,7 @@ import { withIds } from '../documents/reordered-ids.js'
 import { updateApart } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { isValidYet, type Terms } from '../terms/terms.js'
 
 /** The most documents of a phase that are read, and the most of them that are dated. */
 const MOST = { read: 10_000, dated: 1_000 }
@@ -20,11 +20,12 @@ const isUndated = (phase: string, { progress }: Pick<Terms, 'progress'>): Filter
 })
 
 /**
- * Writes the server's time as `createdAt` into undated documents of a phase. It is later than their insert, never earlier. Documents that refuse
- * the write stay undated.
- * @returns the number of documents that were dated
+ * Writes the server's time as `createdAt` into undated documents of a phase. It is later than their insert, never earlier; and never by a forward
+ * step of its clock that isn't confirmed. Documents that refuse the write stay undated.
+ * @returns how many were dated
  */
 export async function dateUndated(collection: Collection, terms: Terms, phase: string): Promise<number> {
+  if (terms.hold) return 0
   const { _id: isOfAnotherKind, ...undated } = isUndated(phase, terms)
   const pipeline = [
     { $match: { phase, lockedAt: undated['lockedAt'], updatedAt: null } },
@@ -38,10 +39,12 @@ export async function dateUndated(collection: Collection, terms: Terms, phase: s
   )
   if (found.length === 0) return 0
   const update = [{ $set: { createdAt: '$$NOW' } }]
+  const isValid = isValidYet(terms)
+  const now = isValid ? { $expr: isValid } : {}
   let dated = 0
   for (let from = 0; from < found.length; from += PER_COMMAND) {
     const some = found.slice(from, from + PER_COMMAND).map(({ _id: id }) => ({
-      ...{ id: id as unknown, filter: { ...undated, ...withIds([id]) }, update },
+      ...{ id: id as unknown, filter: { ...undated, ...now, ...withIds([id]) }, update },
     }))
     dated += (await updateApart(collection, some, { maxTimeMS: MOST_MS })).matched
   }
