@@ -123,4 +123,53 @@ describe('a bug of the program', () => {
       'thing: what a bug of the program had parked is tried again (1), because its definition is new',
     )
   })
+
+  test('beside a replica that has another definition, the older one parks none again', async () => {
+    await insert('a')
+    const old = replicaOf(database.db, thingWith((() => undefined) as never), { logger: silentLogger })
+    const oldRuns = async () => {
+      await old.runOnce()
+      if (!isParked(await read())) await backDate(database.db, 'a', 600_000)
+    }
+    for (let i = 0; i < 3; i += 1) await oldRuns()
+    expect(isParked(await read())).toBe(true)
+    const mended = thingWith(
+      (async (_doc: never, step: any) => step.moveTo('Created')) as never,
+      spec({ maxAttempts: 7 }) as never,
+    )
+    const next = replicaOf(database.db, mended, { logger: silentLogger })
+    await next.prepare()
+    for (let i = 0; i < 4; i += 1) await oldRuns()
+    expect(await read()).toMatchObject({ progress: { attempts: 4, error: { bugs: 4 } } })
+    expect(isParked(await read())).toBe(false)
+    await next.runOnce()
+    expect(await read()).toMatchObject({ phase: 'Created' })
+    for (const replica of [old, next]) await replica.stop()
+  })
+
+  test('what a replica that was killed as it started has left parked, the next one takes', async () => {
+    await insert('a')
+    await runs(() => undefined, 3)
+    const mended: AnyHandler = (_doc, step) => step.moveTo('Created')
+    const other = spec({ maxAttempts: 7 })
+    const killed = new Proxy(database.db, {
+      get: (target, name) => {
+        if (name !== 'collection') return Reflect.get(target, name)
+        return (called: string, ...more: never[]) => {
+          const collection = target.collection(called, ...more)
+          if (called === 'Thing')
+            collection.updateMany = async () => {
+              throw new Error('killed')
+            }
+          return collection
+        }
+      },
+    })
+    const first = replicaOf(killed, thingWith(mended as never, other as never), { logger: silentLogger })
+    await first.prepare()
+    await first.stop()
+    expect(isParked(await read())).toBe(true)
+    await runs(mended, 1, other)
+    expect(await read()).toMatchObject({ phase: 'Created' })
+  })
 })

@@ -39,6 +39,7 @@ export const IN_FORCE_FIELDS = {
   lockTimeoutInstead: 1,
   pauses: 1,
   cancels: 1,
+  definition: 1,
 } as const
 
 /** These fields as they are stored: a person may have put anything there. */
@@ -64,6 +65,8 @@ export interface LockTimeoutInForce {
   readonly pauses: readonly Pause[]
   /** Requests of the last ten minutes, and older ones. */
   readonly cancels: readonly CancelRequest[]
+  /** The digest of the definition that counts as the newest; absent: none is stored. */
+  readonly definition?: string
 }
 
 /** A usable lockTimeout in ms; undefined for anything else. */
@@ -117,7 +120,9 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
   if (!judged) return undefined
   const { lockTimeout, change, broken } = judged
   const asked = { pauses: storedPauses(record.pauses), cancels: storedCancels(record.cancels) }
-  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), ...asked, ...(broken && { broken }) }
+  const definition = typeof record.definition === 'string' ? { definition: record.definition } : {}
+  const until = new Date(now.getTime() + KNOWN_FOR_MS)
+  const known = { knownUntil: until, ...asked, ...definition, ...(broken && { broken }) }
   if (!change || now >= handoverUntil(lockTimeout, change))
     return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
   return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }

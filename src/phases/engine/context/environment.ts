@@ -34,6 +34,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly keepTermsFresh: () => Promise<void>
   /** The pauses of the lifecycle, as of the last reading. */
   readonly paused: () => Paused
+  /** Whether a replica with another definition of it has started since, as of the last reading. */
+  readonly isSuperseded: () => boolean
   /** The kind of place that a phase's handler runs in. */
   readonly kindOf: (phase: string) => PlaceKind
   /** The limits of each value of a field; undefined: it has no such limit. */

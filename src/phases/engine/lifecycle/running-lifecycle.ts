@@ -58,6 +58,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     terms,
     keepTermsFresh: () => registry.keepFresh(),
     paused: () => registry.paused(model),
+    isSuperseded: () => registry.isSuperseded(model),
     slots: parts.slots,
     relatives: parts.relatives,
     keys: model.settings.limitBy === undefined ? undefined : new KeyLimits(model, parts.slots, clock),

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Collection, Db } from 'mongodb'
 import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
@@ -33,6 +34,8 @@ interface Registered {
   handledAt?: Date
   /** Its callbacks; absent: it has no callbacks. */
   callbacks?: readonly string[] | undefined
+  /** The digest of the definition with which a replica has completed its start last. */
+  definition?: string
 }
 
 /** The most reads in a row: each may already be too old to use, if this process stands still or the database is slow. */
@@ -109,19 +112,22 @@ export class LifecycleRegistry {
 
   /**
    * Registers missing lifecycles, and writes the value that is used instead into entries that a person has broken.
-   * @returns those that were registered with another definition before
+   * @returns those that were there, and of which another definition counts as the newest: until {@link becomesNewest}
    */
   async register(): Promise<readonly LifecycleModel[]> {
     const changed: LifecycleModel[] = []
     for (const model of this.models) {
-      const { collection } = model
-      // Before the entry says that it declares them: that makes one whose document is gone another than a new one.
-      for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
-      const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
+      const [entry, definition] = [entryOf(model), digestOf(model)]
       const gone = entry.callbacks ? {} : { callbacks: true as const }
-      const update = { $set: entry, $unset: gone, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
-      const { modifiedCount } = await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
-      if (modifiedCount > 0) changed.push(model)
+      const update = {
+        $set: entry,
+        $unset: gone,
+        $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs, definition },
+      }
+      const before = await this.collection.findOneAndUpdate({ _id: model.name }, update, {
+        ...{ upsert: true, returnDocument: 'before', projection: { definition: 1 } },
+      })
+      if (before && before.definition !== definition) changed.push(model)
     }
     if (await this.read()) return changed
     for (const { name, settings } of this.models) {
@@ -131,6 +137,17 @@ export class LifecycleRegistry {
     }
     await this.read({ whateverItSays: true })
     return changed
+  }
+
+  /** From now on a lifecycle's definition counts as the newest. */
+  async becomesNewest(model: LifecycleModel): Promise<void> {
+    await this.collection.updateOne({ _id: model.name }, { $set: { definition: digestOf(model) } })
+  }
+
+  /** Whether another definition of a lifecycle counts as the newest, as of the last reading. */
+  isSuperseded(model: LifecycleModel): boolean {
+    const { definition } = this.inForce.get(model.name) ?? {}
+    return definition !== undefined && definition !== digestOf(model)
   }
 
   /** The problems in the entries of these lifecycles that a person has to fix. */
@@ -265,6 +282,25 @@ export class LifecycleRegistry {
       this.logger.warn(`${inForce}${dueMs === own ? '' : unused}`)
     }
   }
+}
+
+const entryOf = (model: LifecycleModel) => ({
+  collection: model.collection,
+  phases: territoryOf(model).phases as string[],
+  ...registeredFields(model),
+})
+
+const digests = new WeakMap<LifecycleModel, string>()
+
+function digestOf(model: LifecycleModel): string {
+  const known = digests.get(model)
+  if (known !== undefined) return known
+  const digest = createHash('sha256')
+    .update(JSON.stringify(entryOf(model)))
+    .digest('hex')
+    .slice(0, 16)
+  digests.set(model, digest)
+  return digest
 }
 
 /** The terms while it can't be known which of two is in force: others' leases are judged by the longer one, this replica's by the shorter. */

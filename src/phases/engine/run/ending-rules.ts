@@ -24,7 +24,10 @@ import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { NewLists } from './step-children.js'
 import type { Settled, StepRun } from './step-run.js'
 
-/** The number of bugs of the program in a row after which a document is parked: more tries only repeat their effects. */
+/**
+ * After so many bugs of the program in a row a document is parked: more tries only repeat their effects. Not by a program that a newer one is
+ * replacing: that one has its own tries.
+ */
 const MOST_BUGS = 3
 /** The errors that show a bug of the program: no outage ends them. By their names, because those of threads are other classes. */
 const BUGS: ReadonlySet<string> = new Set(['InvalidOutcome', 'InvalidOptions'])
@@ -50,7 +53,7 @@ export class EndingRules {
   private readonly progress: string
 
   constructor(
-    private readonly env: Pick<LifecycleEnvironment, 'model' | 'serverClock' | 'serverNow' | 'random'>,
+    private readonly env: Pick<LifecycleEnvironment, 'model' | 'isSuperseded' | 'serverClock' | 'serverNow' | 'random'>,
     /** True if a chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
     private readonly yields: (held: Held) => boolean,
   ) {
@@ -238,7 +241,7 @@ export class EndingRules {
     const error = this.withBugs(recordedError(thrown), held, attempts)
     const attempt = 1 + attempts
     const { name, settings } = this.env.model
-    const isBug = error.bugs !== undefined && error.bugs >= MOST_BUGS
+    const isBug = error.bugs !== undefined && error.bugs >= MOST_BUGS && !this.env.isSuperseded()
     if (isBug || attempt >= settings.maxAttempts) {
       const last = `${error.message}${causesText(error)}`
       const reason = isBug

@@ -60,12 +60,16 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   const [registered] = lifecycles
   if (registered) await requireServerSemantics(protocolCollection(db, LIFECYCLES_COLLECTION), registered.model.name)
   for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
-  for (const model of changed) await retryBugs(env, options, model)
+  for (const model of changed) if (await retryBugs(env, options, model)) await registry.becomesNewest(model)
   await checkQueryPlans(env, options)
 }
 
-/** Retries documents that a bug has parked. With another definition the program is another: they get another go, once for all replicas. */
-async function retryBugs({ logger }: Environment, options: StartChecksOptions, model: LifecycleModel): Promise<void> {
+/** With another definition the program is another: what its bugs have parked gets another go, once for all replicas. @returns false: that has failed */
+async function retryBugs(
+  { logger }: Environment,
+  options: StartChecksOptions,
+  model: LifecycleModel,
+): Promise<boolean> {
   const { name, collection } = model
   const documents = protocolCollection<Document>(options.replica.db, collection)
   const why = { reason: 'unparked: its lifecycle was defined anew', by: options.identity }
@@ -73,11 +77,13 @@ async function retryBugs({ logger }: Environment, options: StartChecksOptions, m
     const count = await unparkBugs(documents, options.terms(model), workingPhases(model), why)
     const what = `${name}: what a bug of the program had parked is tried again (${count})`
     if (count > 0) logger.info(`${what}, because its definition is new`)
+    return true
   } catch (error) {
     const command = `phaselock operations run unpark --lifecycle ${typed(name)} --bugs`
     logger.warn(
       `${name}: what a bug of the program had parked is still parked: ${String(error)}; to unpark it: ${command}`,
     )
+    return false
   }
 }
 
