@@ -1,4 +1,4 @@
-import { Unavailable } from '../phases/index.js'
+import { NotAttached, Unavailable } from '../phases/index.js'
 import { sleep } from '../time/index.js'
 import { LONGEST_RUN_MS } from './definition/read-schedule.js'
 import type { RunDocument } from './documents.js'
@@ -89,7 +89,8 @@ export async function tryToStart<Context>(
   const started: Tried = { kind: 'returned', value: starter.of(run) }
   if (isThere) return started
   const tried = await tryTask(options)
-  if (tried.kind !== 'threw' || signal.aborted || isItsOwn(tried.error)) return tried
+  if (tried.kind !== 'threw' || tried.error instanceof NotAttached || signal.aborted || isItsOwn(tried.error))
+    return tried
   try {
     return (await starter.isThere(run)) ? started : tried
   } catch (error) {

@@ -1,10 +1,11 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoNetworkError } from 'mongodb'
-import { useStarted } from './started.js'
-import { dueSince } from './support.js'
+import { starts } from '../../src/schedules/index.js'
+import { counted, night, useStarted } from './started.js'
+import { dueSchedule, dueSince } from './support.js'
 
 describe('a run that starts a document', () => {
-  const { database, stored, runs, started, latest, lookAgain } = useStarted()
+  const { database, scheduler, stored, runs, started, latest, lookAgain } = useStarted()
   /** As if a replica had claimed the run, and died. */
   const died = (id: string, claims: number) =>
     runs().updateOne({ _id: id }, {
@@ -93,5 +94,14 @@ describe('a run that starts a document', () => {
     expect(await latest(all)).toMatchObject({ phase: 'Skipped', overlap: { run: all.id } })
     await lookAgain(all)
     expect(await runs().findOne({ _id: all.id })).toMatchObject({ phase: 'Running' })
+  })
+
+  test('whose lifecycle is attached to no database fails, and says so', async () => {
+    const one = scheduler(database.db, {
+      tasks: { work: starts(night.handle({ Counting: counted }), () => ({ day: 'x' }), { whileOpen: 'start' }) },
+    })
+    await dueSchedule(one, database.db)
+    await one.replica.runOnce()
+    expect((await one.schedules.runs('s'))[0]).toMatchObject({ phase: 'Failed', error: { name: 'NotAttached' } })
   })
 })
