@@ -68,6 +68,7 @@ export const coreTests = ['**/test/**/*.test.ts', ...systemTests.map((glob) => `
  */
 export const engineTests = [
   'lock/key-slots.test.ts',
+  'lock/limit-pauses-clock.test.ts',
   'lock/limit-rates-clock.test.ts',
   'phases/callbacks-clock.test.ts',
   'phases/clock-steps.test.ts',
@@ -75,5 +76,6 @@ export const engineTests = [
   'phases/replica-documents.test.ts',
   'phases/undated.test.ts',
   'schedules/clock-back.test.ts',
+  'schedules/clock-forward.test.ts',
   'support/tcp-proxy.test.ts',
 ]

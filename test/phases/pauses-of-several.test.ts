@@ -11,10 +11,8 @@ import {
   type ResumeRequest,
   resumeWork,
 } from '../../src/operations/index.js'
-import { clientAt } from '../lock/fixture.js'
 import { BulkWorld, many } from '../operations/bulk-world.js'
 import { useDatabase } from '../support/database.js'
-import { TcpProxy } from '../support/tcp-proxy.js'
 import { replicaOf, thing, things } from '../support/thing.js'
 
 describe('pauses of the same by several people', () => {
@@ -173,34 +171,6 @@ describe('pauses of the same by several people', () => {
     expect((await new Audit(database.db).list({ action: 'resume' }))[0]).toMatchObject({
       ...{ before: { pauses: [{ by: 'ana' }, { by: 'ben' }] }, after: { pauses: [{ by: 'ben' }] } },
     })
-  })
-
-  test("of a limit: one that only a step of the server's clock seems to have ended isn't dropped by another's", async () => {
-    const proxy = await TcpProxy.start(database.uri)
-    const client = await clientAt(proxy.uri)
-    try {
-      const db = client.db(database.db.databaseName)
-      const limits = new Limits(db)
-      const paused = async () => (await limits.list())[0]!.paused
-      await limits.set('ink', { slots: 1 })
-      await limits.pause('ink', { by: 'ana', for: '30m' })
-      proxy.stepClock(3_600_000)
-      expect(await paused()).toBeNull()
-      await limits.pause('ink', { by: 'ben', for: '5m' })
-      expect(await paused()).toMatchObject({ by: 'ben' })
-      expect(await paused()).not.toHaveProperty('others')
-      await limits.resume('ink')
-      expect(await paused()).toBeNull()
-      proxy.stepClock(-3_600_000)
-      expect(await paused()).toMatchObject({ by: 'ana' })
-      proxy.stepClock(2 * 86_400_000)
-      await limits.pause('ink', { by: 'ben', for: '5m' })
-      const stored = await db.collection('phaselock.limits').findOne({})
-      expect(stored!['pauses']).toHaveLength(1)
-    } finally {
-      await client.close()
-      await proxy.stop()
-    }
   })
 
   test('of a limit are no more than 200', async () => {
