@@ -153,45 +153,11 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   return (await readLimits(db, [name])).limits[0]!
 }
 
-/*
- * `paused` is the pause that lasts longest, which what asks for slots judges (ask.ts), also in earlier versions; `pauses` are all, one for each person.
- * Where `paused` isn't in force, none is. One that is over stays for a day: by a server's clock that is ahead for a moment it only seems to be.
- */
+/** A pause that is over stays for a day: by a server's clock that is ahead for a moment it only seems to be over. */
 const KEPT_OVER_MS = 86_400_000
-const isOverSince = (ms: number): Document => ({
-  $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', ms] }] }],
-})
-const knownPauses: Document = {
-  $cond: [{ $ne: [{ $type: '$paused' }, 'object'] }, [], { $cond: [{ $isArray: '$pauses' }, '$pauses', ['$paused']] }],
-}
-const pausesUntil = (ms: number, ...conditions: Document[]): Document => ({
-  $filter: { input: knownPauses, cond: { $and: [{ $not: [isOverSince(ms)] }, ...conditions] } },
-})
-const pausesInForce = pausesUntil(0)
-/** The pause that lasts longest: one without an end for ever. */
-const longest: Document = {
-  $reduce: {
-    input: '$pauses',
-    initialValue: { $first: '$pauses' },
-    in: {
-      $cond: [
-        {
-          $and: [
-            isDate('$$value.until'),
-            { $or: [{ $not: [isDate('$$this.until')] }, { $gt: ['$$this.until', '$$value.until'] }] },
-          ],
-        },
-        '$$this',
-        '$$value',
-      ],
-    },
-  },
-}
-const isNone: Document = { $eq: [{ $size: '$pauses' }, 0] }
-const withLongest: Document[] = [
-  { $set: { paused: { $cond: [isNone, '$$REMOVE', longest] } } },
-  { $set: { pauses: { $cond: [isNone, '$$REMOVE', '$pauses'] } } },
-]
+/** All pauses in force, one for each person. */
+const pausesInForce = pausesBeside([])
+const pausesKept = pausesBeside([], KEPT_OVER_MS)
 
 /** The outcome of a request to pause a limit. */
 export type LimitPauseVerdict =
@@ -212,14 +178,9 @@ export async function pauseLimit(
 ): Promise<LimitPauseVerdict> {
   const pause = { reason: literal(reason), since: '$$NOW', until: endExpression(end) }
   const made = key ? [declaredBy(key), { $set: { askedAt: '$$NOW' } }] : []
-  const isOthers = { $ne: ['$$this.by', literal(by)] }
-  const [others, kept] = [pausesUntil(0, isOthers), pausesUntil(KEPT_OVER_MS, isOthers)]
-  const hasRoom = (some: Document) => ({ $lt: [{ $size: some }, MOST_PAUSES] })
-  const all = (some: Document) => ({ $concatArrays: [some, [pause]] })
-  const added = { $cond: [hasRoom(kept), all(kept), { $cond: [hasRoom(others), all(others), pausesInForce] }] }
   const before = await limitsOf(db).findOneAndUpdate(
     { _id: name },
-    [...made, ...storePauses(withPause(pausesInForce, by, pause))],
+    [...made, ...storePauses(withPause(pausesInForce, by, pause, pausesKept))],
     {
       ...{ upsert: key !== undefined, returnDocument: 'before' },
       projection: { pauses: pausesInForce, now: '$$NOW' },
@@ -238,13 +199,8 @@ export async function resumeLimit(
   name: string,
   whose: Resuming = {},
 ): Promise<{ readonly before: readonly PausedLimit[]; readonly ended: PausedLimit | undefined } | undefined> {
-  const left = {
-    $let: {
-      vars: { meant: ownerExpression(pausesInForce, whose) },
-      in: pausesUntil(KEPT_OVER_MS, { $ne: ['$$this.by', '$$meant'] }),
-    },
-  }
-  const found = await limitsOf(db).findOneAndUpdate({ _id: name }, [{ $set: { pauses: left } }, ...withLongest], {
+  const update = storePauses(withoutPause(pausesInForce, whose, pausesKept))
+  const found = await limitsOf(db).findOneAndUpdate({ _id: name }, update, {
     returnDocument: 'before',
     projection: { pauses: pausesInForce },
   })

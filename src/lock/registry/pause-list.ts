@@ -9,19 +9,22 @@ import { MOST_PAUSES, ownerExpression, type Resuming } from './pauses.js'
  * Invariant: as for those of lifecycles (pauses.ts), nobody's pause ends or changes because of what somebody else asks for.
  */
 
-const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', '$$NOW'] }] }
+const isOverFor = (ms: number): Document => ({
+  $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', ms] }] }],
+})
 /** Where nobody said who asked for it: null. */
 const owner = { $ifNull: ['$$this.by', null] }
 
 /**
  * The pauses in force, as an expression.
  * @param written those that `paused` means where it isn't an object
+ * @param overMs also those that have been over for no longer than this
  */
-export function pausesBeside(written: Document | readonly Document[]): Document {
+export function pausesBeside(written: Document | readonly Document[], overMs = 0): Document {
   const alone = { $cond: [{ $eq: [{ $type: '$paused' }, 'object'] }, ['$paused'], written] }
   const all = arrayAt('$pauses')
   return {
-    $filter: { input: { $cond: [{ $in: ['$paused', all] }, all, alone] }, cond: { $not: [isOver] } },
+    $filter: { input: { $cond: [{ $in: ['$paused', all] }, all, alone] }, cond: { $not: [isOverFor(overMs)] } },
   }
 }
 
@@ -32,19 +35,23 @@ export const pausesOfOthers = (pauses: Document, by: string | null): Document =>
 
 /**
  * Pauses with one more, in place of its owner's earlier one; with {@link MOST_PAUSES} of others they stay as they are.
- * @param pause as an expression, but for who asks for it
+ * @param pause as an expression, but for its owner
+ * @param kept pauses that stay beside it while there is room: by default those in force
  */
-export function withPause(pauses: Document, by: string | null, pause: Document): Document {
-  const others = pausesOfOthers(pauses, by)
+export function withPause(pauses: Document, by: string | null, pause: Document, kept = pauses): Document {
   const added = by === null ? pause : { $mergeObjects: [pause, { by: literal(by) }] }
-  return { $cond: [{ $lt: [{ $size: others }, MOST_PAUSES] }, { $concatArrays: [others, [added]] }, pauses] }
+  const beside = (some: Document, otherwise: Document): Document => {
+    const others = pausesOfOthers(some, by)
+    return { $cond: [{ $lt: [{ $size: others }, MOST_PAUSES] }, { $concatArrays: [others, [added]] }, otherwise] }
+  }
+  return kept === pauses ? beside(pauses, pauses) : beside(kept, beside(pauses, pauses))
 }
 
-/** Pauses without the one that is meant, if it is among them. */
-export const withoutPause = (pauses: Document, whose: Resuming): Document => ({
+/** Pauses without the one that is meant, if it is among those in force. @param kept pauses that stay: by default those in force */
+export const withoutPause = (pauses: Document, whose: Resuming, kept = pauses): Document => ({
   $let: {
     vars: { meant: { $ifNull: [ownerExpression(pauses, whose), null] } },
-    in: { $filter: { input: pauses, cond: { $ne: [owner, '$$meant'] } } },
+    in: { $filter: { input: kept, cond: { $ne: [owner, '$$meant'] } } },
   },
 })
 

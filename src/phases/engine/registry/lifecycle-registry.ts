@@ -124,6 +124,8 @@ export class LifecycleRegistry {
         $unset: gone,
         $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs, definition },
       }
+      // Before the entry says that it declares them: that makes one whose document is gone another than a new one.
+      for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
       const before = await this.collection.findOneAndUpdate({ _id: model.name }, update, {
         ...{ upsert: true, returnDocument: 'before', projection: { definition: 1 } },
       })
@@ -144,7 +146,7 @@ export class LifecycleRegistry {
     await this.collection.updateOne({ _id: model.name }, { $set: { definition: digestOf(model) } })
   }
 
-  /** Whether another definition of a lifecycle counts as the newest, as of the last reading. */
+  /** True if another definition of a lifecycle counts as the newest, as of the last reading. */
   isSuperseded(model: LifecycleModel): boolean {
     const { definition } = this.inForce.get(model.name) ?? {}
     return definition !== undefined && definition !== digestOf(model)
