@@ -93,9 +93,9 @@ export class Starter {
     return { lifecycle: this.lifecycle.name, id: run.id }
   }
 
-  /** Whether the document of a run is there: whoever inserted it may have died since, or never had the answer. */
+  /** True if the document of a run is there: the replica that inserted it may have died since, or never had the answer. */
   async isThere({ _id }: Pick<RunDocument, '_id'>): Promise<boolean> {
-    const { documents } = this.lifecycle.owner()
+    const { documents } = this.owner
     return (await documents.findOne({ _id: _id as never }, { projection: { _id: 1 } })) !== null
   }
 

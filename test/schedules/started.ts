@@ -47,8 +47,13 @@ export function useStarted() {
   async function started({ options, document, counting = counted as never, fields, callbacks, insert }: Given = {}) {
     const nights = night.handle({ Counting: counting as never })
     if (insert) {
-      const own = nights.insert as never
-      Object.assign(nights, { insert: (doc: never) => insert(own, doc, nights) })
+      const owner = nights.owner.bind(nights)
+      const withInsert = () => {
+        const client = owner()
+        const own = client.insert.bind(client) as never
+        return Object.assign(Object.create(client), { insert: (doc: never) => insert(own, doc, nights) })
+      }
+      Object.assign(nights, { owner: withInsert })
     }
     const replica = new Replica({
       ...{ db: database.db, lifecycles: [nights], name: 'nights', logger: silentLogger, doorbell: 'off' },

@@ -190,10 +190,12 @@ class Running {
     if (wrong !== undefined) return step.park(wrong)
     const { redo, redoing } = doc as FlowRun<object>
     // Kept before anything is removed: the next request replaces this one, and would leave it half done.
-    if (redo) return step.again({ set: { redo: undefined, redoing: [...new Set([...(redoing ?? []), ...redo])] } })
+    const isNothing = redo?.length === 0
+    if (redo && !isNothing)
+      return step.again({ set: { redo: undefined, redoing: [...new Set([...(redoing ?? []), ...redo])] } })
     if (redoing) return await this.redo(redoing, doc as FlowRun<object>, step)
-    // It had ended, and was inserted with `runAgain`, or redone without a list of tasks: all of them begin again.
-    if (isEnded(doc)) return step.again({ set: { redoing: [...this.nodes.keys()] } })
+    // It had ended, and was inserted with `runAgain`, or redone without a list of tasks: all of them begin again. An empty list names none.
+    if (isEnded(doc) && !isNothing) return step.again({ set: { redoing: [...this.nodes.keys()] } })
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
     const begun = new Map(childListsIn(step.progress).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
@@ -202,7 +204,7 @@ class Running {
     for (const task of found) begun.set(keyOf(task), this.stateOf(task))
     const { states, begins, isOver, hasFailed } = runState(this.nodes, begun)
     const tasks = Object.fromEntries(states)
-    if (isOver) return step.moveTo(hasFailed ? 'Failed' : 'Succeeded', { set: { tasks } })
+    if (isOver) return step.moveTo(hasFailed ? 'Failed' : 'Succeeded', { set: { tasks, redo: undefined } })
     const run = Object.fromEntries(Object.entries(doc).filter(([field]) => isOwn(field)))
     for (const name of [...unlisted, ...begins]) {
       const before = this.nodes.get(name)!.after.map((one) => [one, results.get(one) ?? null])
@@ -224,8 +226,7 @@ class Running {
   private wrongNames(doc: AnyDoc, field: 'redo' | 'redoing'): string | undefined {
     const names = doc[field]
     if (names === undefined) return undefined
-    // An empty list names none: without the field all of them would begin again.
-    if (Array.isArray(names) && names.length > 0 && names.every((name) => this.nodes.has(name))) return undefined
+    if (Array.isArray(names) && names.every((name) => this.nodes.has(name))) return undefined
     const known = [...this.nodes.keys()].join(', ')
     return `${field}: expected a list of its tasks (${known}), got ${shown(names)}`.slice(0, 1_000)
   }
@@ -251,7 +252,7 @@ class Running {
   }
 }
 
-/** Whether a run had ended when its tasks were last recorded. A run that goes on has one that isn't over. */
+/** True if a run had ended when its tasks were last recorded. A run that goes on has one that isn't over. */
 const isEnded = ({ tasks }: AnyDoc): boolean =>
   isObject(tasks) && Object.keys(tasks).length > 0 && Object.values(tasks).every(hasEnded)
 const isOfFormerRun = (error: unknown): boolean => error instanceof ChildExists && error.formerList !== undefined
