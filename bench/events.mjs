@@ -1,10 +1,11 @@
+import { besideHanging } from './hanging.mjs'
 import { compared, sized } from './measure.mjs'
 import { median, rounded } from './statistics.mjs'
 import { STEPS } from './workload.mjs'
 
 /**
  * What it costs to keep events, and to tell callbacks: the six-step lifecycle without data on one replica with events off, sampled and full, and one
- * step that does nothing without and with a callback, each in turn.
+ * step that does nothing without and with a callback, each in turn; and how late callbacks begin beside 1,000 that hang.
  */
 export async function run(server, { progress, ...size }) {
   const { pace, rounds } = sized(size, { documents: 8_000, rounds: 5 })
@@ -27,6 +28,7 @@ export async function run(server, { progress, ...size }) {
     uncalledPerSecond: of('noop'),
     calledPerSecond: of('called'),
     calledShare: share('called', 'noop'),
+    ...(await besideHanging(server, progress)),
     documents,
     rounds,
     wrong,
