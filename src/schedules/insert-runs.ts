@@ -1,48 +1,36 @@
-import { setImmediate } from 'node:timers/promises'
 import type { WriteError } from 'mongodb'
+import { type Batch, Batcher } from '../batching/index.js'
 import { isBulkWriteError, isDuplicateKey } from '../database/index.js'
 import { DocumentExists, type OwnerClient } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
 
-interface Batch {
-  readonly runs: NewRun[]
-  readonly stored: Promise<unknown>
-  askers: number
-}
+type Runs = readonly NewRun[]
 
 /** Stores the runs of schedules that are handled together with one command instead of one each. */
 export class RunStore {
-  private batch: Batch | undefined
+  private readonly batches = new Batcher<Runs>((all, batch) => this.storeAll(all, batch))
 
   constructor(private readonly owner: () => OwnerClient) {}
 
   /** Stores runs; resolves once they exist, stored by this call or by an earlier one of any replica. */
-  async store(runs: readonly NewRun[]): Promise<void> {
-    if (runs.length === 0) return
-    this.batch ??= this.begin()
-    const { batch } = this
-    batch.askers += 1
-    batch.runs.push(...runs)
-    try {
-      await batch.stored
-    } catch (error) {
-      // One that can't be stored must not fail the others.
-      if (batch.askers === 1) throw error
-      await insertRuns(this.owner(), runs)
-    }
+  async store(runs: Runs): Promise<void> {
+    if (runs.length > 0) await this.batches.ask(runs)
   }
 
   /** Stores one run by itself. @returns 0 if a run with this id exists already */
   readonly insertRun = (run: NewRun): Promise<number> => insertRuns(this.owner(), [run])
 
-  private begin(): Batch {
-    const runs: NewRun[] = []
-    const stored = setImmediate().then(() => {
-      this.batch = undefined
-      return insertRuns(this.owner(), runs)
-    })
-    return { runs, stored, askers: 0 }
+  private async storeAll(all: readonly Runs[], { asked }: Batch<Runs, void>): Promise<void> {
+    try {
+      await insertRuns(this.owner(), all.flat())
+    } catch (error) {
+      if (all.length === 1) throw error
+      // One that can't be stored must not fail the others.
+      const alone = ({ value, resolve, reject }: (typeof asked)[number]) =>
+        insertRuns(this.owner(), value).then(() => resolve(), reject)
+      await Promise.all(asked.map(alone))
+    }
   }
 }
 

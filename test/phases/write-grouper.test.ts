@@ -5,7 +5,7 @@ import { gate } from '../support/thing.js'
 
 const end = (id: string) => ({ lease: { id } }) as unknown as StepEnd
 /** Ends that wait, and commands in flight. */
-const openIn = (writes: WriteGrouper) => writes['waiting'].length + writes['flushing']
+const openIn = (writes: WriteGrouper) => writes['writes'].open
 const turnOfTheLoop = () => new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
 
 /** Takes the place of a server whose replies the test lets come one by one. */

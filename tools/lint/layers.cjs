@@ -16,7 +16,7 @@ const LAYERS = [
   ['database'],
   ['config'],
   ['options'],
-  ['time', 'decorated', 'observers'],
+  ['time', 'decorated', 'observers', 'batching'],
 ]
 
 /**

@@ -1,3 +1,4 @@
+import { Batcher } from '../../../batching/index.js'
 import {
   type Delivery,
   type Leaving,
@@ -24,12 +25,16 @@ export interface OutboxWriterOptions {
  * its lease ends: then the entry is delivered again.
  */
 export class OutboxWriter {
-  private readonly told: Told[] = []
-  /** The last group that is being taken out, and the one that gathers in the meantime. */
-  private takingOut: Promise<unknown> = Promise.resolve()
-  private gathering: Promise<unknown> | undefined
-  private readonly leaving: Leaving[] = []
-  private lettingGo: Promise<void> | undefined
+  /** One group at a time is taken out, the next one gathers in the meantime. */
+  private readonly told = new Batcher<Told, boolean>(
+    async (all, { back }) => {
+      // An owner may have locked one of its documents.
+      const timer = setTimeout(back, GATHERS_MOST_MS)
+      return this.takenOut(all).finally(() => clearTimeout(timer))
+    },
+    () => 1,
+  )
+  private readonly leaving = new Batcher<Leaving>((all) => letGoOutboxes(this.of, all))
 
   constructor(
     private readonly of: Outboxes,
@@ -43,25 +48,14 @@ export class OutboxWriter {
    */
   async takeOut(one: Told): Promise<boolean> {
     if (one.goesOn) return this.takenOut([one])
-    this.told.push(one)
-    this.gathering ??= within(GATHERS_MOST_MS, this.takingOut).then(() => {
-      this.gathering = undefined
-      return this.takenOut(this.told.splice(0))
-    })
-    this.takingOut = this.gathering
-    await this.gathering
+    await this.told.ask(one)
     return false
   }
 
   /** Lets go of an outbox, together with others whose deliveries end in this turn of the event loop. */
   async letGo(one: Delivery, why: LetGo): Promise<void> {
-    this.leaving.push({ ...one, why })
-    this.lettingGo ??= nextTurn().then(() => {
-      this.lettingGo = undefined
-      return letGoOutboxes(this.of, this.leaving.splice(0))
-    })
     try {
-      await this.lettingGo
+      await this.leaving.ask({ ...one, why })
     } catch (error) {
       this.options.outage.failed(error)
     }

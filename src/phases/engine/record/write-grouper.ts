@@ -1,15 +1,10 @@
+import { type Batch, Batcher } from '../../../batching/index.js'
 import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
 
 /** The flushes in flight under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */
 const FLUSHES_UNDER_LOAD = 2
 /** The most flushes in flight: below saturation nothing is gained by waiting for more ends. */
 const MOST_FLUSHES = 8
-
-interface Waiting {
-  readonly end: StepEnd
-  readonly resolve: (verdict: Verdict) => void
-  readonly reject: (error: unknown) => void
-}
 
 /** True if the lease is still good after this verdict: only then may another write follow under it. */
 const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind === 'rejected'
@@ -24,21 +19,23 @@ const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind ==
  * all if that lost the lease: then it has the same verdict.
  */
 export class WriteGrouper {
-  private waiting: Waiting[] = []
-  private flushing = 0
-  private scheduled = false
   /** The last write of each lease that has no verdict yet. */
   private readonly last = new Map<Lease, { readonly end: StepEnd; readonly verdict: Promise<Verdict> }>()
 
+  private readonly writes: Batcher<StepEnd, Verdict>
+
+  /** @param isLoaded true while documents are queueing for their steps */
   constructor(
     private readonly writer: Pick<EndWriter, 'write'>,
-    /** True while documents are queueing for their steps. */
-    private readonly isLoaded: () => boolean,
-  ) {}
+    isLoaded: () => boolean,
+  ) {
+    const most = () => (isLoaded() ? FLUSHES_UNDER_LOAD : MOST_FLUSHES)
+    this.writes = new Batcher((ends, batch) => this.write(ends, batch), most)
+  }
 
   record(end: StepEnd): Promise<Verdict> {
     const before = this.last.get(end.lease)
-    const verdict = before ? this.after(before.verdict, end) : this.send(end)
+    const verdict = before ? this.after(before.verdict, end) : this.writes.ask(end)
     this.last.set(end.lease, { end, verdict })
     return verdict
   }
@@ -46,17 +43,10 @@ export class WriteGrouper {
   private async after(before: Promise<Verdict>, end: StepEnd): Promise<Verdict> {
     try {
       const verdict = await before
-      return mayFollow(verdict) ? await this.send(end) : verdict
+      return mayFollow(verdict) ? await this.writes.ask(end) : verdict
     } finally {
       this.decided(end)
     }
-  }
-
-  private send(end: StepEnd): Promise<Verdict> {
-    return new Promise((resolve, reject) => {
-      this.waiting.push({ end, resolve, reject })
-      this.schedule()
-    })
   }
 
   /** Forgets an end that has its verdict, or never gets one. Handled here, because a `then` on each promise would cost every step something. */
@@ -64,48 +54,22 @@ export class WriteGrouper {
     if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
   }
 
-  private schedule(): void {
-    if (this.scheduled || this.waiting.length === 0) return
-    if (this.flushing >= (this.isLoaded() ? FLUSHES_UNDER_LOAD : MOST_FLUSHES)) return
-    this.scheduled = true
-    setImmediate(() => {
-      this.scheduled = false
-      void this.flush()
-    })
-  }
-
-  private async flush(): Promise<void> {
-    const batch = this.waiting
-    this.waiting = []
-    this.flushing += 1
-    let isOnItsWay = true
-    const back = () => {
-      if (isOnItsWay) this.flushing -= 1
-      isOnItsWay = false
-      this.schedule()
-    }
-    let byEnd: Map<StepEnd, Waiting> | undefined
+  private async write(ends: readonly StepEnd[], { asked, back }: Batch<StepEnd, Verdict>): Promise<undefined> {
+    let byEnd: Map<StepEnd, (verdict: Verdict) => void> | undefined
     const decided = (end: StepEnd, verdict: Verdict) => {
-      byEnd ??= new Map(batch.map((one) => [one.end, one]))
+      byEnd ??= new Map(asked.map(({ value, resolve }) => [value, resolve]))
       this.decided(end)
-      byEnd.get(end)!.resolve(verdict)
+      byEnd.get(end)!(verdict)
     }
     try {
-      const ends = batch.map((one) => one.end)
       const verdicts = await this.writer.write(ends, { inDoubt: back, decided })
-      for (const { end, resolve, reject } of batch) {
-        const verdict = verdicts.get(end)
-        this.decided(end)
+      for (const { value, resolve, reject } of asked) {
+        const verdict = verdicts.get(value)
         if (verdict) resolve(verdict)
         else reject(new Error('no verdict for a step'))
       }
-    } catch (error) {
-      for (const { end, reject } of batch) {
-        this.decided(end)
-        reject(error)
-      }
     } finally {
-      back()
+      for (const end of ends) this.decided(end)
     }
   }
 }

@@ -1,0 +1,1 @@
+export { type Batch, Batcher } from './batcher.js'
