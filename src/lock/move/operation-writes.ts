@@ -1,12 +1,20 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
-import { readOwnFields } from '../documents/read-each.js'
-import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
-import { isRemovedPhase } from '../outbox/outbox.js'
+import { isNotHeld, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { historyWith } from '../record/history.js'
 import { applyNextOfHolder, nextFields, stateInNext, withoutNext } from '../record/next.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
-import { DUE_AND_NOBODYS } from './owner-writes.js'
+import {
+  anotherGo,
+  DUE_AND_NOBODYS,
+  leaseFieldsOf,
+  PARKED_IDLE,
+  stateSet,
+  type Unwritten,
+  unwrittenTo,
+  type Write,
+  woken,
+} from './owner-writes.js'
 import { removeOne, type TellingLifecycle } from './told-removal.js'
 
 /*
@@ -31,16 +39,32 @@ const marksIn = ({ progress }: Terms): string => `${progress}.operations`
 /** The operation that has set a document's state last. */
 const stateByIn = ({ progress }: Terms): string => `${progress}.stateBy`
 
-function withMark(terms: Terms, { operation }: Operating): Document {
+/** The operations that have acted on a document, as an expression. */
+function knownMarks(terms: Terms): Document {
   const marks = `$${marksIn(terms)}`
-  const known = { $cond: [{ $isArray: marks }, marks, []] }
-  return { $slice: [{ $concatArrays: [known, [literal(operation)]] }, -MOST_MARKS] }
+  return { $cond: [{ $isArray: marks }, marks, []] }
 }
+
+/** The fields of `progress` that an operation leaves. */
+const marksOf = (terms: Terms, { operation }: Operating): { readonly operations: Document } => ({
+  operations: { $slice: [{ $concatArrays: [knownMarks(terms), [literal(operation)]] }, -MOST_MARKS] },
+})
+
+const withHistory = (
+  terms: Terms,
+  { operation, by }: Operating,
+  did: string,
+  to?: string,
+): { readonly history: Document } => ({
+  history: historyWith(terms, { outcome: 'owner', reason: `${did} (${operation})`, by, ...(to && { to }) }),
+})
+
+const inOurs = (terms: Terms, fields: Document): Document =>
+  progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, fields] })
 
 /** The marks after an undo: the operation that acted last before the undone one is the last again. */
 function withUndoMark(terms: Terms, { operation }: Operating, of: string, before: unknown): Document {
-  const marks = `$${marksIn(terms)}`
-  const known = { $cond: [{ $isArray: marks }, marks, []] }
+  const known = knownMarks(terms)
   const others = { $filter: { input: known, cond: { $not: { $in: ['$$this', [literal(of), literal(operation)]] } } } }
   const isLast = { $eq: [{ $arrayElemAt: [known, -1] }, literal(of)] }
   const left = Array.isArray(before) ? { $cond: [isLast, literal(before.slice(-MOST_MARKS)), others] } : others
@@ -53,55 +77,33 @@ const unmarked = (terms: Terms, id: unknown, { operation, where }: Operating, ..
   $and: [{ [marksIn(terms)]: { $ne: operation } }, where, ...also],
 })
 
-type Write = [filter: Filter<Document>, update: Document[]]
-
 /** The writes of an operation to one document, each as its filter and update. */
 export const operationWrites = {
   /** Ends its sleep. */
   wake(terms: Terms, id: unknown, operating: Operating): Write {
-    const marked = { $mergeObjects: [`$${terms.progress}`, { operations: withMark(terms, operating) }] }
-    const update = [
-      { $set: { lockedAt: TASK_LOCK_INIT_TIME, ...progressIfOurs(terms, marked) } },
-      { $unset: `${terms.progress}.resumeAt` },
-    ]
+    const update = woken(terms, inOurs(terms, marksOf(terms, operating)))
     return [unmarked(terms, id, operating, PUT_TO_SLEEP, isNotHeld(terms)), update]
   },
 
   /** Unparks a document, if it is parked. */
   unpark(terms: Terms, id: unknown, operating: Operating): Write {
-    const progress = `$${terms.progress}`
-    const { operation, by } = operating
-    const history = historyWith(terms, { outcome: 'owner', reason: `unparked (${operation})`, by })
-    const begunAnew = { attempts: 0, claims: 0, history, operations: withMark(terms, operating) }
-    const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
-    const update = [
-      { $set: { ...DUE_AND_NOBODYS, [terms.progress]: { $mergeObjects: [progress, begunAnew] } } },
-      { $unset: `${terms.progress}.error` },
-    ]
-    return [
-      unmarked(terms, id, operating, { lockedBy: null, lockedAt: { $gte: PARKED_AT } }, { $expr: isOurs }),
-      update,
-    ]
+    const why = { reason: `unparked (${operating.operation})`, by: operating.by }
+    const [isOurs, update] = anotherGo(terms, why, marksOf(terms, operating))
+    return [unmarked(terms, id, operating, PARKED_IDLE, isOurs), update]
   },
 
   /** Sets the owner's state, even while the document is held. */
   setState(terms: Terms, id: unknown, operating: Operating, state: string | undefined): Write {
-    const marks = { operations: withMark(terms, operating), stateBy: literal(operating.operation) }
-    return [unmarked(terms, id, operating), stateUpdate(terms, state, marks)]
+    const marks = { ...marksOf(terms, operating), stateBy: literal(operating.operation) }
+    return [unmarked(terms, id, operating), stateSet(terms, state, inOurs(terms, marks))]
   },
 
   /** Makes it begin again: in a phase, at a step, with other fields of its owner's; `$phase`: where it is. Not while it is held. */
   redo(terms: Terms, id: unknown, operating: Operating, { phase, step, set }: Redo): Write {
-    const { operation, by } = operating
-    const history = historyWith(terms, {
-      outcome: 'owner',
-      reason: `redone (${operation})`,
-      by,
-      ...(phase && { to: phase }),
-    })
     const now = '$$NOW'
     const begunAnew = {
-      ...{ since: now, attempts: 0, claims: 0, history, operations: withMark(terms, operating) },
+      ...{ since: now, attempts: 0, claims: 0, ...withHistory(terms, operating, 'redone', phase) },
+      ...marksOf(terms, operating),
       ...(step !== undefined && { step: literal(step) }),
     }
     const fields = Object.fromEntries(Object.entries(set).map(([field, value]) => [field, literal(value)]))
@@ -116,10 +118,8 @@ export const operationWrites = {
 
   /** Moves it to another phase as a rename does: its sleep, its step and its deadline go on. Not while it is held. */
   migrate(terms: Terms, id: unknown, operating: Operating, phase: string): Write {
-    const { operation, by } = operating
-    const history = historyWith(terms, { outcome: 'owner', reason: `moved (${operation})`, by, to: phase })
-    const marked = { $mergeObjects: [`$${terms.progress}`, { history, operations: withMark(terms, operating) }] }
-    const moved = { phase: literal(phase), [terms.progress]: marked }
+    const fields = { ...withHistory(terms, operating, 'moved', phase), ...marksOf(terms, operating) }
+    const moved = { phase: literal(phase), [terms.progress]: { $mergeObjects: [`$${terms.progress}`, fields] } }
     const elsewhere = { phase: { $ne: phase } }
     return [
       unmarked(terms, id, operating, elsewhere, { $expr: hasOurShape(terms) }, isNotHeld(terms)),
@@ -134,7 +134,8 @@ export const operationWrites = {
     const isLast: Filter<Document> = { [stateByIn(terms)]: { $in: [of, null] } }
     const { stateBy } = before.progress
     const operations = withUndoMark(terms, operating, of, before.operations)
-    const update = stateUpdate(terms, wanted, { operations, ...(stateBy != null && { stateBy: literal(stateBy) }) })
+    const marks = { operations, ...(stateBy != null && { stateBy: literal(stateBy) }) }
+    const update = stateSet(terms, wanted, inOurs(terms, marks))
     const unnamed = stateBy == null ? [{ $unset: stateByIn(terms) }] : []
     return [unmarked(terms, id, operating, stands, isLast), [...update, ...unnamed]]
   },
@@ -145,15 +146,9 @@ export const operationWrites = {
    * `progress` stay as they are.
    */
   putBack(terms: Terms, id: unknown, operating: Operating, { of, before, set, phase, wakes }: PutBack): Write {
-    const { operation, by } = operating
     const { fence, progress, fields, operations, ...own } = before
-    const history = historyWith(terms, {
-      outcome: 'owner',
-      reason: `undone: ${of} (${operation})`,
-      by,
-      to: before.phase,
-    })
-    const marked = { history, operations: withUndoMark(terms, operating, of, operations) }
+    const history = withHistory(terms, operating, `undone: ${of}`, before.phase)
+    const marked = { ...history, operations: withUndoMark(terms, operating, of, operations) }
     const others = Object.fromEntries(OTHERS.map((field) => [field, inProgress(terms, field)]))
     const answer = inProgress(terms, 'answer')
     const isUnanswered = { $in: [{ $ifNull: [answer, null] }, [null, literal(progress['answer'] ?? null)]] }
@@ -170,16 +165,6 @@ export const operationWrites = {
     return [unmarked(terms, id, operating, standsStill, ...stands), [{ $set: moved }]]
   },
 } as const
-
-const stateUpdate = (terms: Terms, state: unknown, marks: Document): Document[] => [
-  {
-    $set: {
-      state: state === undefined ? '$$REMOVE' : literal(state),
-      ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, marks] }),
-    },
-  },
-  { $unset: stateInNext(terms) },
-]
 
 /** The point from which a document begins again. */
 export interface Redo {
@@ -271,17 +256,18 @@ const keptFields = ({ progress }: Pick<Terms, 'progress'>, fields: readonly stri
   ...['phase', 'lockedAt', 'updatedAt', 'fence', progress, ...fields],
 ]
 
-/** True if an operation may have acted on a document, but the document's marks only go back to later ones. */
-export const isForgotten = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
-  const marks: unknown = (document[progress] as Document | undefined)?.['operations']
-  return Array.isArray(marks) && marks.length >= MOST_MARKS && !marks.includes(operation)
+function marksOn(document: Document, { progress }: Pick<Terms, 'progress'>): readonly unknown[] {
+  const marks: unknown = document[progress]?.operations
+  return Array.isArray(marks) ? marks : []
 }
 
+/** True if an operation may have acted on a document, but the document's marks only go back to later ones. */
+export const isForgotten = (document: Document, terms: Pick<Terms, 'progress'>, operation: string): boolean =>
+  marksOn(document, terms).length >= MOST_MARKS && !wasActedOn(document, terms, operation)
+
 /** True if an operation is among the latest that acted on a document. */
-export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
-  const marks: unknown = (document[progress] as Document | undefined)?.['operations']
-  return Array.isArray(marks) && marks.includes(operation)
-}
+export const wasActedOn = (document: Document, terms: Pick<Terms, 'progress'>, operation: string): boolean =>
+  marksOn(document, terms).includes(operation)
 
 /**
  * Removes one of an operation's documents, if no replica holds it; true if it did. It needs no mark: a removed document is in no phase that
@@ -300,26 +286,15 @@ export async function removeByOperation(
   return (await removeOne(documents, terms, telling, which, { by, reason: `removed (${operation})` })) !== undefined
 }
 
-/** The reason that an operation's write matched nothing; `done`: it had been done before. */
-export type Unmatched = 'done' | 'gone' | 'held' | 'parked' | 'changed'
-
-/** Finds out why an operation's write didn't match a document. */
+/** Finds out why an operation's write didn't match a document; `done`: because it had been done before. */
 export async function whyUnmatched(
   documents: Collection,
   terms: Terms,
   id: unknown,
   operation: string,
-): Promise<Unmatched> {
-  const projection = { ...LEASE_FIELDS, phase: 1, [marksIn(terms)]: 1 }
-  const [found] = await readOwnFields((how) =>
-    documents.find({ _id: id as never }, { projection, limit: 1, ...how }).toArray(),
-  )
-  if (!found) return 'gone'
-  const marks: unknown = found[terms.progress]?.operations
-  if (Array.isArray(marks) && marks.includes(operation)) return 'done'
-  if (isRemovedPhase(found['phase'])) return 'gone'
-  if (hasToken(found)) return 'held'
-  return isParked(found) ? 'parked' : 'changed'
+): Promise<Unwritten | 'done'> {
+  const found = await leaseFieldsOf(documents, id, {}, marksIn(terms))
+  return found && wasActedOn(found, terms, operation) ? 'done' : unwrittenTo(found)
 }
 
 /**

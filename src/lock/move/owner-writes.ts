@@ -16,11 +16,14 @@ import { hasOurShape, literal, perDocument, type Terms } from '../terms/terms.js
  * holder's late writes match nothing.
  */
 
+/** A write to one document: the condition and the update. An operation on many documents adds conditions and marks of its own to an owner's. */
+export type Write = [filter: Filter<Document>, update: Document[]]
+
 /** Inside a transaction of the caller's, or without one. */
 export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
 
 /** The reason that an owner's write changed nothing. */
-type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
+export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 
 /** Due immediately, even if it is held: for an update by which an owner changes the work. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
@@ -36,9 +39,8 @@ export async function setState(
   options: OwnerWriteOptions = {},
   where: Filter<Document> = {},
 ): Promise<'done' | 'unchanged' | 'notFound'> {
-  const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(terms) }]
   const filter = { _id: id as never, ...where }
-  const { matchedCount, modifiedCount } = await documents.updateOne(filter, update, options)
+  const { matchedCount, modifiedCount } = await documents.updateOne(filter, stateSet(terms, state), options)
   if (matchedCount === 0) return 'notFound'
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
@@ -101,8 +103,7 @@ export const unpark = (
   by: string,
   options: OwnerWriteOptions = {},
 ): Promise<boolean> => {
-  const parked = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT } }
-  return giveAnotherGo(documents, terms, id, parked, { reason: 'unparked', by }, options)
+  return giveAnotherGo(documents, terms, id, PARKED_IDLE, { reason: 'unparked', by }, options)
 }
 
 /**
@@ -116,9 +117,9 @@ export async function unparkBugs(
   phases: readonly string[],
   why: { readonly reason: string; readonly by: string },
 ): Promise<number> {
-  const parked = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT }, [`${terms.progress}.error.bugs`]: { $gte: 1 } }
+  const parked = { ...PARKED_IDLE, [`${terms.progress}.error.bugs`]: { $gte: 1 } }
   const [isOurs, update] = anotherGo(terms, why)
-  const filter = { $and: [{ phase: { $in: [...phases] }, $expr: isOurs }, parked] }
+  const filter = { $and: [{ phase: { $in: [...phases] } }, isOurs, parked] }
   const { modifiedCount } = await onClaimIndex(documents, (hint) => documents.updateMany(filter, update, { hint }))
   return modifiedCount
 }
@@ -147,22 +148,27 @@ async function giveAnotherGo(
   options: OwnerWriteOptions,
 ): Promise<boolean> {
   const [isOurs, update] = anotherGo(terms, why)
-  const filter = { $and: [{ _id: id as never, $expr: isOurs }, where] }
+  const filter = { _id: id as never, $and: [isOurs, where] }
   const { matchedCount } = await documents.updateOne(filter, update, options)
   return matchedCount > 0
 }
 
-/** The condition and the update of an unpark. */
-function anotherGo(terms: Terms, why: { readonly reason: string; readonly by: string }): [Document, Document[]] {
+/** Parked by Phaselock, not under a lease. */
+export const PARKED_IDLE: Filter<Document> = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT } }
+
+/** An unpark. @param marks fields of `progress` that it leaves besides */
+export function anotherGo(
+  terms: Terms,
+  why: { readonly reason: string; readonly by: string },
+  marks?: Document,
+): Write {
   const progress = `$${terms.progress}`
   const history = historyWith(terms, { outcome: 'owner', ...why })
-  const begunAnew = { $mergeObjects: [progress, { attempts: 0, claims: 0, history }] }
+  const begunAnew = { $mergeObjects: [progress, { attempts: 0, claims: 0, history, ...marks }] }
   // A query by $type also matches the elements of an array.
   const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
-  return [
-    isOurs,
-    [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }],
-  ]
+  const update = [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }]
+  return [{ $expr: isOurs }, update]
 }
 
 /**
@@ -201,21 +207,33 @@ export async function whyUnwritten(
   id: unknown,
   options: OwnerWriteOptions = {},
 ): Promise<Unwritten> {
-  const found = await leaseFieldsOf(documents, id, options)
+  return unwrittenTo(await leaseFieldsOf(documents, id, options))
+}
+
+/** The reason that a document, as it was read after that, was not written to. */
+export function unwrittenTo(found: Document | undefined): Unwritten {
   if (!found || isRemovedPhase(found['phase'])) return 'notFound'
   if (hasToken(found)) return 'held'
   return isParked(found) ? 'parked' : 'notParked'
 }
 
-async function leaseFieldsOf(documents: Collection, id: unknown, options: OwnerWriteOptions) {
-  const projection = { ...LEASE_FIELDS, phase: 1 }
+/** Reads what {@link unwrittenTo} judges. @param also a field to read besides */
+export async function leaseFieldsOf(documents: Collection, id: unknown, options: OwnerWriteOptions, also?: string) {
+  const projection = { ...LEASE_FIELDS, phase: 1, ...(also && { [also]: 1 }) }
   const [found] = await readOwnFields((how) =>
     documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...options }).toArray(),
   )
   return found
 }
 
-const woken = (terms: Terms, fields: Document = {}): Document[] => [
+/** An owner's state. @param fields others that it sets besides */
+export const stateSet = (terms: Pick<Terms, 'progress'>, state: unknown, fields?: Document): Document[] => [
+  { $set: { state: state === undefined ? '$$REMOVE' : literal(state), ...fields } },
+  { $unset: stateInNext(terms) },
+]
+
+/** The end of a sleep. @param fields others that it sets besides */
+export const woken = (terms: Terms, fields: Document = {}): Document[] => [
   { $set: { lockedAt: TASK_LOCK_INIT_TIME, ...fields } },
   { $unset: `${terms.progress}.resumeAt` },
 ]

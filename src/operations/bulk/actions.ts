@@ -1,4 +1,4 @@
-import type { Collection, Db, Document, Filter } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import {
   addCancel,
   addPause,
@@ -15,6 +15,7 @@ import {
   removePause,
   stateInNext,
   type Terms,
+  type Write,
   wasActedOn,
   whyUnmatched,
 } from '../../lock/index.js'
@@ -93,25 +94,27 @@ function requireOwnFields({ settings }: LifecycleModel, set: Document): void {
 }
 
 const WHY = {
-  gone: 'it is gone',
+  notFound: 'it is gone',
   held: 'it is held, so it is being worked on',
   parked: 'it is parked',
-  changed: 'it was changed meanwhile, and is not meant any more',
+  notParked: 'it was changed meanwhile, and is not meant any more',
 } as const
 
-async function written(acting: Acting, id: unknown, [filter, update]: [Filter<Document>, Document[]]): Promise<Acted> {
-  const { matchedCount } = await acting.documents.updateOne(filter, update)
-  return matchedCount > 0 ? 'done' : unmatched(acting, id)
+type Words = Partial<Readonly<Record<keyof typeof WHY, string>>>
+
+/** @param words the reasons why it may not have been done, where they have others than {@link WHY} */
+async function written(acting: Acting, id: unknown, write: Write, words?: Words): Promise<Acted> {
+  const { matchedCount } = await acting.documents.updateOne(...write)
+  return matchedCount > 0 ? 'done' : unmatched(acting, id, words)
 }
 
-async function unmatched(
-  { documents, terms, operating }: Acting,
-  id: unknown,
-  words: Partial<Readonly<Record<keyof typeof WHY, string>>> = {},
-): Promise<Acted> {
+async function unmatched({ documents, terms, operating }: Acting, id: unknown, words?: Words): Promise<Acted> {
   const why = await whyUnmatched(documents, terms, id, operating.operation)
   return why === 'done' ? why : { skipped: { ...WHY, ...words }[why] }
 }
+
+const isSo = async ({ documents }: Acting, id: unknown, fields: Document): Promise<boolean> =>
+  (await documents.countDocuments({ _id: id as never, ...fields }, { limit: 1 })) > 0
 
 async function putBack(acting: Acting, { document: id, before, state }: Change): Promise<Acted> {
   const { documents, terms, operating, options } = acting
@@ -130,7 +133,7 @@ async function putBack(acting: Acting, { document: id, before, state }: Change):
       .toArray(),
   )
   if (now && wasActedOn(now, terms, operating.operation)) return 'done'
-  if (!now) return { skipped: WHY.gone, document: id }
+  if (!now) return { skipped: WHY.notFound, document: id }
   if (!wasActedOn(now, terms, of) && !isForgotten(now, terms, of)) return 'unchanged'
   const { operations, stateBy: last } = now[terms.progress] as Document
   const later: unknown = action === 'set-state' ? last : operations.at(-1)
@@ -145,10 +148,8 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     takes: [],
     check: nothingToCheck,
     async act(acting, id) {
-      const [filter, update] = operationWrites.wake(acting.terms, id, acting.operating)
-      const { matchedCount } = await acting.documents.updateOne(filter, update)
-      if (matchedCount > 0) return 'done'
-      return unmatched(acting, id, { parked: 'it is parked: unpark it', changed: 'it is not asleep' })
+      const words = { parked: 'it is parked: unpark it', notParked: 'it is not asleep' }
+      return written(acting, id, operationWrites.wake(acting.terms, id, acting.operating), words)
     },
   },
   unpark: {
@@ -156,11 +157,9 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     check: nothingToCheck,
     changes: () => [],
     async act(acting, id) {
-      const [filter, update] = operationWrites.unpark(acting.terms, id, acting.operating)
-      const { matchedCount } = await acting.documents.updateOne(filter, update)
-      if (matchedCount > 0) return 'done'
       const parked = 'it is parked, and Phaselock has stored nothing in it; set its lockedAt to null'
-      return unmatched(acting, id, { parked, changed: 'it is not parked' })
+      const words = { parked, notParked: 'it is not parked' }
+      return written(acting, id, operationWrites.unpark(acting.terms, id, acting.operating), words)
     },
   },
   'set-state': {
@@ -181,14 +180,8 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const isAnother = { $or: [{ state: { $ne: state } }, { [stateInNext(acting.terms)]: { $exists: true } }] }
       const where = { $and: [acting.operating.where, isAnother] }
       const operating = { ...acting.operating, where }
-      const acted = await written(
-        { ...acting, operating },
-        id,
-        operationWrites.setState(acting.terms, id, operating, state),
-      )
-      if (acted === 'done' || (await acting.documents.countDocuments({ _id: id as never, state }, { limit: 1 })) === 0)
-        return acted
-      return 'unchanged'
+      const acted = await written(acting, id, operationWrites.setState(acting.terms, id, operating, state))
+      return acted === 'done' || !(await isSo(acting, id, { state })) ? acted : 'unchanged'
     },
   },
   redo: {
@@ -210,9 +203,8 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const where =
         phase === undefined ? { $and: [operating.where, { phase: { $in: workingPhases(model) } }] } : operating.where
       const write = operationWrites.redo(acting.terms, id, { ...operating, where }, { phase, step, set })
-      const { matchedCount } = await acting.documents.updateOne(...write)
       const changed = 'it was changed meanwhile, or its phase has no handler: phase (--to-phase) says where it begins'
-      return matchedCount > 0 ? 'done' : unmatched(acting, id, { parked: changed, changed })
+      return written(acting, id, write, { parked: changed, notParked: changed })
     },
   },
   migrate: {
@@ -230,9 +222,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     async act(acting, id) {
       const { phase } = acting.options
       const acted = await written(acting, id, operationWrites.migrate(acting.terms, id, acting.operating, phase))
-      if (acted === 'done' || (await acting.documents.countDocuments({ _id: id as never, phase }, { limit: 1 })) === 0)
-        return acted
-      return 'unchanged'
+      return acted === 'done' || !(await isSo(acting, id, { phase })) ? acted : 'unchanged'
     },
   },
   pause: {
@@ -289,7 +279,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       if (await removeByOperation(documents, terms, tellingOf(model), id, operating)) return 'done'
       const acted = await unmatched(acting, id)
       // Removed by this operation before its process was killed, or by another client: the document is gone, as intended.
-      return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.gone ? 'done' : acted
+      return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.notFound ? 'done' : acted
     },
   },
 }
