@@ -64,7 +64,6 @@ export { workOnOperations } from './foreground.js'
 export type { ChildrenOfLifecycle, ChildrenShown, ParentShown } from './inspect/children.js'
 export { type Condition, conditionOf } from './inspect/condition.js'
 export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './inspect/count.js'
-export { type EventsRequest, listEvents } from './inspect/events.js'
 export { explain } from './inspect/explain.js'
 export {
   type DocumentRef,
@@ -77,6 +76,7 @@ export {
   TROUBLES,
 } from './inspect/find.js'
 export { type ListedLimit, listLimits } from './inspect/limits.js'
+export { type AuditRequest, type EventsRequest, listAudit, listEvents } from './inspect/records.js'
 export {
   type LeasedDocument,
   type LifecycleOfReplica,
@@ -105,7 +105,7 @@ export {
   type SystemStatus,
   systemStatus,
 } from './status/status.js'
-export { type AuditRequest, listAudit, recorded } from './system/audit.js'
+export { recorded } from './system/audit.js'
 export { idsMeantBy, idText, idTyped } from './system/document-id.js'
 export { NotFound, OperationError, Refused, UsageError } from './system/errors.js'
 export { fromExtendedJson } from './system/extended-json.js'

@@ -51,7 +51,7 @@ export {
 } from './events/audit-log.js'
 export { EVENTS_COLLECTION } from './events/event-writer.js'
 export { type DocumentEvent, Events, type EventsQuery } from './events/events.js'
-export type { RecordQuery } from './events/record-query.js'
+export type { RecordQuery } from './events/records.js'
 export {
   type Flow,
   type FlowHandlers,

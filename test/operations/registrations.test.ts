@@ -56,7 +56,7 @@ describe('the lifecycles that are registered', () => {
     expect(await listed()).toEqual([])
     expect(await things(database.db).countDocuments()).toBe(1)
     await expect(forgetLifecycle(system(), 'thing')).rejects.toBeInstanceOf(NotFound)
-    const { entries: told } = await listAudit({ db: database.db, models: [] }, { action: 'lifecycles forget' })
+    const { records: told } = await listAudit({ db: database.db, models: [] }, { action: 'lifecycles forget' })
     expect(told.map(({ outcome }) => outcome)).toEqual(['refused', 'done', 'refused', 'refused'])
   })
 

@@ -1,8 +1,17 @@
-import { BSON, type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
-import { isNetworkError, isServerError, protocolCollection } from '../../database/index.js'
+import {
+  BSON,
+  type ClientSession,
+  type Collection,
+  type Db,
+  type Document,
+  type IndexDescription,
+  ObjectId,
+} from 'mongodb'
+import { isNetworkError, protocolCollection } from '../../database/index.js'
 import { literal } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
+import { removeOldest, unlessUnauthorized } from './records.js'
 
 /** The collection of all audited actions: the person, the action, the documents, the time and the reason. */
 export const AUDIT_COLLECTION = 'phaselock.audit'
@@ -69,7 +78,7 @@ export function checkedAudit(options: unknown): {
 const MOST_BYTES = 4_096
 const MOST_MS = 5_000
 /** The number of entries that are kept: the newest, however young the others are. */
-export const MOST_ENTRIES = 500_000
+const MOST_ENTRIES = 500_000
 const COUNTED_EVERY = 1_000
 
 type Entries = Collection<Document & { _id: ObjectId }>
@@ -145,33 +154,21 @@ function prepared(db: Db, entries: Entries): Promise<void> {
   return preparing
 }
 
-const UNAUTHORIZED = 13
+const INDEXES: IndexDescription[] = [
+  { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  { key: { at: -1 } },
+  { key: { document: 1, at: -1 } },
+]
 
-async function prepare(entries: Entries): Promise<void> {
-  try {
-    await entries.createIndexes(
-      [{ key: { expiresAt: 1 }, expireAfterSeconds: 0 }, { key: { at: -1 } }, { key: { document: 1, at: -1 } }],
-      { maxTimeMS: MOST_MS },
-    )
+const prepare = (entries: Entries): Promise<void> =>
+  unlessUnauthorized(async () => {
+    await entries.createIndexes(INDEXES, { maxTimeMS: MOST_MS })
     await forgetOldest(entries)
-  } catch (error) {
-    // This user may not create indexes: another user creates them, or has (docs/mongodb-role.md). An entry needs none.
-    if (!isServerError(error, UNAUTHORIZED)) throw error
-  }
-}
+  })
 
 /** Removes the oldest entries beyond `most`. */
-export async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promise<void> {
-  const excess = (await entries.estimatedDocumentCount({ maxTimeMS: MOST_MS })) - most
-  if (excess <= 0) return
-  const [last] = await entries
-    .find({}, { projection: { at: 1 }, maxTimeMS: MOST_MS })
-    .sort({ at: -1 })
-    .skip(most)
-    .limit(1)
-    .toArray()
-  if (last) await entries.deleteMany({ at: { $lte: last['at'] } }, { maxTimeMS: MOST_MS })
-}
+export const forgetOldest = (entries: Entries, most = MOST_ENTRIES): Promise<number> =>
+  removeOldest(entries as never as Collection, most, { maxTimeMS: MOST_MS })
 
 /** A value as it is stored in an entry: one that is too large is only named. */
 function small(value: unknown): unknown {

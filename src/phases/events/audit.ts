@@ -2,7 +2,7 @@ import type { Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import { AUDIT_COLLECTION, type AuditOutcome } from './audit-log.js'
-import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from './record-query.js'
+import { newestRecords, RECORD_QUERY, type RecordQuery } from './records.js'
 
 /** An action of a person, and its result. */
 export interface AuditEntry {
@@ -60,8 +60,7 @@ export class Audit {
    */
   async list(options: AuditQuery = {}): Promise<readonly AuditEntry[]> {
     const asked = checkOptions('audit.list', query, options)
-    const entries = protocolCollection(this.db, AUDIT_COLLECTION)
-    const found = await newestRecords(entries, recordFilter(asked), asked.limit)
+    const found = await newestRecords(protocolCollection(this.db, AUDIT_COLLECTION), asked)
     return found as unknown as readonly AuditEntry[]
   }
 }

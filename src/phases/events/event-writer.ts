@@ -1,8 +1,9 @@
-import { BSON, type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { BSON, type Collection, type Db, type Document, type IndexDescription, ObjectId } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { idKey } from '../../lock/index.js'
 import type { EventsSetting } from '../model/settings.js'
 import type { StepEnded } from '../reporting/observer.js'
+import { removeOldest, unlessUnauthorized } from './records.js'
 
 /** The collection of what has happened to documents, beyond the newest 20 entries that each keeps. */
 export const EVENTS_COLLECTION = 'phaselock.events'
@@ -21,7 +22,6 @@ const MOST_ID_BYTES = 1_000
 const SAMPLED_OF = 100
 /** The outcomes that are kept of every document even then. */
 const NOTABLE: ReadonlySet<string> = new Set(['park', 'error', 'deadline'])
-const UNAUTHORIZED = 13
 const DUPLICATE_KEY = 11_000
 
 export interface EventWriterOptions {
@@ -101,7 +101,7 @@ export class EventWriter {
     while (this.kept.length > 0 && !this.stopped) {
       const group = this.kept.splice(0, MOST_IN_GROUP)
       try {
-        this.prepared ??= prepareEvents(this.events).catch((error: unknown) => {
+        this.prepared ??= unlessUnauthorized(() => this.events.createIndexes(INDEXES)).catch((error: unknown) => {
           this.prepared = undefined
           throw error
         })
@@ -130,39 +130,19 @@ const isPassing = (error: Error): boolean =>
   )
 
 /** The indexes by document, lifecycle and replica, each by time; and the one that lets events expire. */
-const INDEXES = [
+const INDEXES: IndexDescription[] = [
   { key: { document: 1, at: -1 } },
   { key: { lifecycle: 1, at: -1 } },
   { key: { replica: 1, at: -1 } },
   { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
-] as const
-
-async function prepareEvents(events: Collection): Promise<void> {
-  try {
-    await events.createIndexes([...INDEXES])
-  } catch (error) {
-    // This user may not create indexes: another user creates them, or has (docs/events.md). An event needs none.
-    if (!isServerError(error, UNAUTHORIZED)) throw error
-  }
-}
+]
 
 /**
  * Removes the oldest events of a lifecycle that has more than it keeps.
  * @returns the number of removed events
  */
-export async function forgetEvents(db: Db, lifecycle: string, most: number): Promise<number> {
-  const events = db.collection(EVENTS_COLLECTION)
-  if ((await events.estimatedDocumentCount()) <= most) return 0
-  const hint = { lifecycle: 1, at: -1 }
-  const [last] = await events
-    .find({ lifecycle }, { projection: { _id: 0, at: 1 }, hint })
-    .sort({ at: -1 })
-    .skip(most)
-    .limit(1)
-    .toArray()
-  if (!last) return 0
-  return (await events.deleteMany({ lifecycle, at: { $lte: last['at'] } }, { hint })).deletedCount
-}
+export const forgetEvents = (db: Db, lifecycle: string, most: number): Promise<number> =>
+  removeOldest(db.collection(EVENTS_COLLECTION), most, { filter: { lifecycle }, hint: { lifecycle: 1, at: -1 } })
 
 /**
  * True if a document's events are kept when they are sampled. The same on each replica, so that the story of a document is kept from its beginning to

@@ -2,7 +2,7 @@ import type { Db } from 'mongodb'
 import type { RecordedOutcome } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import { EVENTS_COLLECTION } from './event-writer.js'
-import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from './record-query.js'
+import { newestRecords, RECORD_QUERY, type RecordQuery } from './records.js'
 
 /** An event of a document: the end of one of its steps. */
 export interface DocumentEvent {
@@ -49,10 +49,8 @@ const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.aName), outcome:
  * @throws InvalidOptions for what isn't a database
  */
 export class Events {
-  private readonly db: Db
-
-  constructor(db: Db) {
-    this.db = checkOptions('new Events', t.object({ db: t.aDatabase }), { db }).db
+  constructor(private readonly db: Db) {
+    checkOptions('new Events', t.object({ db: t.aDatabase }), { db })
   }
 
   /**
@@ -61,12 +59,11 @@ export class Events {
    */
   async list(options: EventsQuery = {}): Promise<readonly DocumentEvent[]> {
     const asked = checkOptions('events.list', query, options)
-    const filter = recordFilter(asked)
     const isNarrow = asked.documents !== undefined || asked.lifecycle !== undefined || asked.replica !== undefined
     const events = this.db.collection(EVENTS_COLLECTION)
     // By time alone: the events of each lifecycle by its index, merged.
-    if (!isNarrow) filter['lifecycle'] = { $in: await events.distinct('lifecycle') }
-    const found = await newestRecords(events, filter, asked.limit)
+    const ofEach = isNarrow ? {} : { lifecycle: { $in: await events.distinct('lifecycle') } }
+    const found = await newestRecords(events, asked, ofEach)
     return found as unknown as readonly DocumentEvent[]
   }
 }

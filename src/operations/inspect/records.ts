@@ -1,54 +1,76 @@
 import type { Document } from 'mongodb'
 import { type HistoryEntry, idKey, parseToken, RECORDED_OUTCOMES, readOwnFields } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
-import { type DocumentEvent, Events } from '../../phases/index.js'
+import {
+  Audit,
+  type AuditEntry,
+  type AuditQuery,
+  type DocumentEvent,
+  Events,
+  type EventsQuery,
+} from '../../phases/index.js'
 import { idsMeantBy } from '../system/document-id.js'
 import { UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
 
-export interface EventsRequest {
-  /** The id of a document, as people write it; includes the entries of its own history. */
+/** What to list of which document. */
+interface OfDocument {
+  /** The id of a document, as people write it; of events it includes the entries of the document's own history. */
   readonly id?: string | undefined
-  readonly lifecycle?: string | undefined
-  readonly replica?: string | undefined
-  readonly outcome?: string | undefined
-  readonly since?: Date | undefined
-  readonly until?: Date | undefined
-  /** The maximum number of events, the newest ones. Default 50. */
-  readonly limit?: number | undefined
+}
+export type EventsRequest = Omit<EventsQuery, 'documents'> & OfDocument
+export type AuditRequest = Omit<AuditQuery, 'documents'> & OfDocument
+
+/** Records, the newest first. `more`: there are others that were not asked for. */
+interface Listed<T> {
+  readonly records: readonly T[]
+  readonly more: boolean
+}
+
+/** The query for a request: for one record more than is asked for, which shows that there are more. */
+function queryOf<T extends EventsRequest | AuditRequest>(system: System, { id, limit = 50, ...request }: T) {
+  if (request.lifecycle !== undefined && system.models.length > 0) modelOf(system, request.lifecycle)
+  const documents = id === undefined ? undefined : idsMeantBy(id)
+  const shown = <R>(all: readonly R[]): Listed<R> => ({ records: all.slice(0, limit), more: all.length > limit })
+  return { query: { ...request, documents, limit: Math.min(limit + 1, 10_000) }, documents, shown }
+}
+
+/**
+ * The actions of people, the newest first.
+ * @example await listAudit(system, { id: 'shop' }) // { records: [{ at, by: 'ana', action: 'wake', document: 'shop', outcome: 'done', ... }], more: false }
+ * @throws UsageError for an unknown lifecycle, or an id that can't be one
+ */
+export async function listAudit(system: System, request: AuditRequest = {}): Promise<Listed<AuditEntry>> {
+  const { query, shown } = queryOf(system, request)
+  return shown(await new Audit(system.db).list(query))
 }
 
 /**
  * Events of documents, the newest first. For one document it includes entries that only its own history has: rules, owners' actions, and
  * all entries if its lifecycle keeps no events.
- * @example await listEvents(system, { id: 'order-4711' }) // { events: [{ at, lifecycle: 'order', document: 'order-4711', from: 'Packing', to: 'Sent', outcome: 'moveTo', ... }], more: false }
+ * @example await listEvents(system, { id: 'order-4711' }) // { records: [{ at, lifecycle: 'order', document: 'order-4711', from: 'Packing', to: 'Sent', outcome: 'moveTo', ... }], more: false }
  * @throws UsageError for an unknown lifecycle or outcome, or an id that can't be one
  */
-export async function listEvents(
-  system: System,
-  { id, limit = 50, ...request }: EventsRequest = {},
-): Promise<{ readonly events: readonly DocumentEvent[]; readonly more: boolean }> {
-  const { lifecycle, outcome } = request
+export async function listEvents(system: System, request: EventsRequest = {}): Promise<Listed<DocumentEvent>> {
+  const { outcome } = request
   if (outcome !== undefined && !RECORDED_OUTCOMES.some((known) => known === outcome))
     throw new UsageError(
       `expected an outcome (${RECORDED_OUTCOMES.join(', ')}), got '${outcome}'${didYouMean(outcome, RECORDED_OUTCOMES)}`,
     )
-  if (lifecycle !== undefined && system.models.length > 0) modelOf(system, lifecycle)
-  const documents = id === undefined ? undefined : idsMeantBy(id)
-  const kept = await new Events(system.db).list({ ...request, documents, limit: Math.min(limit + 1, 10_000) })
+  const { query, documents, shown } = queryOf(system, request)
+  const kept = await new Events(system.db).list(query)
   const own = documents ? await fromHistories(system, documents, request) : []
   const keyOf = (one: DocumentEvent) => `${one.lifecycle} ${idKey(one.document)} ${one.by} ${one.outcome}`
   const known = new Set(kept.map(keyOf))
   const all = [...kept, ...own.filter((one) => !known.has(keyOf(one)))]
-  const events = all.sort((a, b) => b.at.getTime() - a.at.getTime())
-  return { events: events.slice(0, limit), more: events.length > limit }
+  return shown(all.sort((a, b) => b.at.getTime() - a.at.getTime()))
 }
 
 /** The events in the histories of documents: the newest 20 of each. */
 async function fromHistories(
   { db, models }: System,
   ids: readonly unknown[],
-  { lifecycle, replica, outcome, since, until }: Omit<EventsRequest, 'id' | 'limit'>,
+  { lifecycle, replica, outcome, since, until }: EventsRequest,
 ): Promise<DocumentEvent[]> {
   const meant = models.filter(({ name }) => lifecycle === undefined || name === lifecycle)
   const all = await Promise.all(
