@@ -1,3 +1,4 @@
+import { Mutex } from '../concurrency/index.js'
 import { sleep } from '../time/index.js'
 
 const MOST_NAMES = 1_000
@@ -13,7 +14,8 @@ const PAUSES_MS = [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
 export class AbandonedAcquisitions {
   private readonly tokens = new Map<string, Set<string>>()
   private readonly closed = new AbortController()
-  private turn: Promise<unknown> = Promise.resolve()
+  /** Frees one at a time, so that a recovered server doesn't get them all at the same time, nor any that were dropped since. */
+  private readonly freeing = new Mutex()
 
   constructor(
     /** A write that touches only this token's acquisition. @returns true if it was held */
@@ -37,22 +39,17 @@ export class AbandonedAcquisitions {
   /** Resolves when the current attempt has ended; acquisitions not freed yet expire. */
   async close(): Promise<void> {
     this.closed.abort()
-    await this.turn
+    await this.freeing.idle()
   }
 
   private async freeLater(name: string, token: string): Promise<void> {
     for (const ms of this.pausesMs) {
       await sleep(ms, { signal: this.closed.signal, unref: true })
-      if (!this.isWanted(name, token) || (await this.inTurn(name, token))) break
+      if (!this.isWanted(name, token)) break
+      const freed = this.freeing.run(() => this.isWanted(name, token) && this.free(name, token))
+      if (await freed.catch(() => false)) break
     }
     this.drop(name, token)
-  }
-
-  /** Frees one at a time, so that a recovered server doesn't get them all at the same time, nor any that were dropped since. */
-  private inTurn(name: string, token: string): Promise<boolean> {
-    const freed = this.turn.then(() => this.isWanted(name, token) && this.free(name, token)).catch(() => false)
-    this.turn = freed
-    return freed
   }
 
   private isWanted(name: string, token: string): boolean {

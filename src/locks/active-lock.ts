@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { Mutex } from '../concurrency/index.js'
 import { type Clock, sleep } from '../time/index.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig, LockLost, StaleLockHandle } from './errors.js'
@@ -21,7 +22,7 @@ export class ActiveLock {
   private readonly done = new AbortController()
   private moved = new AbortController()
   /** Extensions run one after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
-  private extending: Promise<unknown> = Promise.resolve()
+  private readonly extending = new Mutex()
 
   constructor(
     /** The provider that granted it: the same name in two providers is two locks. */
@@ -59,9 +60,7 @@ export class ActiveLock {
 
   /** @throws LockLost, and the signal aborts, if it is no longer ours; LockProviderUnavailable; InvalidLockConfig */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
-    const extended = this.extending.then(() => this.extendNow(lockAtMostFor, lockAtLeastFor))
-    this.extending = extended.catch(() => undefined)
-    return extended
+    return this.extending.run(() => this.extendNow(lockAtMostFor, lockAtLeastFor))
   }
 
   private async extendNow(lockAtMostFor: LockDuration, lockAtLeastFor: LockDuration | undefined): Promise<void> {
@@ -100,7 +99,7 @@ export class ActiveLock {
     } catch (error) {
       if (!(error instanceof StaleLockHandle)) throw error
       // An extension was answered a moment ago.
-      await this.extending
+      await this.extending.idle()
       return await this.lock.unlock()
     }
   }

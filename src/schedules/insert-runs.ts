@@ -1,5 +1,5 @@
 import type { WriteError } from 'mongodb'
-import { type Batch, Batcher } from '../batching/index.js'
+import { type Batch, Batcher } from '../concurrency/index.js'
 import { isBulkWriteError, isDuplicateKey } from '../database/index.js'
 import { DocumentExists, type OwnerClient } from '../phases/index.js'
 import { systemClock } from '../time/index.js'

@@ -16,7 +16,7 @@ const LAYERS = [
   ['database'],
   ['config'],
   ['options'],
-  ['time', 'decorated', 'observers', 'batching'],
+  ['time', 'decorated', 'observers', 'concurrency'],
 ]
 
 /**

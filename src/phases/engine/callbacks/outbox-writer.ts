@@ -1,4 +1,4 @@
-import { Batcher } from '../../../batching/index.js'
+import { Batcher } from '../../../concurrency/index.js'
 import {
   type Delivery,
   type Leaving,

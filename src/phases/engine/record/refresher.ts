@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { type Batch, Batcher } from '../../../batching/index.js'
+import { type Batch, Batcher } from '../../../concurrency/index.js'
 import { ID_INDEX, idKey, readEach } from '../../../lock/index.js'
 
 type Found = Document | undefined

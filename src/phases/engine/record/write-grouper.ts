@@ -1,4 +1,4 @@
-import { type Batch, Batcher } from '../../../batching/index.js'
+import { type Batch, Batcher } from '../../../concurrency/index.js'
 import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
 
 /** The flushes in flight under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */

@@ -1,4 +1,5 @@
 import { BSON, type Document } from 'mongodb'
+import { Mutex } from '../../../concurrency/index.js'
 import {
   type ChildList,
   type ChildrenOf,
@@ -85,16 +86,10 @@ interface ParentRun {
 
 /** The children of the document that a step works on. */
 export class StepChildren {
-  private turns: Promise<unknown> = Promise.resolve()
+  /** Runs calls one after the other: each stores all lists, with those that it has found. */
+  private readonly turns = new Mutex()
 
   constructor(private readonly run: ParentRun) {}
-
-  /** Runs calls one after the other: each stores all lists, with those that it has found. */
-  private inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.turns.then(work)
-    this.turns = done.catch(() => undefined)
-    return done
-  }
 
   /**
    * Inserts each list once.
@@ -105,7 +100,7 @@ export class StepChildren {
    * its `_id`.
    */
   insert(given: readonly Child[], options: unknown): Promise<void> {
-    return this.inTurn(() => this.insertNow(given, options))
+    return this.turns.run(() => this.insertNow(given, options))
   }
 
   private async insertNow(given: readonly Child[], options: unknown): Promise<void> {
@@ -173,7 +168,7 @@ export class StepChildren {
    * the clock has caught up.)
    */
   remove(options: unknown): Promise<ChildrenRemoved> {
-    return this.inTurn(() => this.removeNow(options))
+    return this.turns.run(() => this.removeNow(options))
   }
 
   private async removeNow(options: unknown): Promise<ChildrenRemoved> {

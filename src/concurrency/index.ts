@@ -1,1 +1,2 @@
 export { type Batch, Batcher } from './batcher.js'
+export { Mutex } from './mutex.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Batch, Batcher } from '../../src/batching/index.js'
+import { type Batch, Batcher } from '../../src/concurrency/index.js'
 import { gate } from '../support/thing.js'
 
 const turnOfTheLoop = () => new Promise<void>((resolve) => setImmediate(() => setImmediate(resolve)))
