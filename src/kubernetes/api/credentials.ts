@@ -1,5 +1,6 @@
 import { Agent, type RequestOptions } from 'node:https'
 import type { KubeConfig } from '@kubernetes/client-node'
+import { once } from '../../concurrency/index.js'
 
 /**
  * The location of a cluster and the account to use: a kubeconfig as a string or a file; the account of the pod of this process; or
@@ -14,17 +15,13 @@ export type KubeconfigSource = string | { readonly file: string } | 'inCluster' 
 export class Credentials {
   /** One agent for all requests: it keeps connections per server and credentials. */
   private readonly agent = new Agent({ keepAlive: true })
-  private loading: Promise<KubeConfig> | undefined
+  private readonly loaded = once(() => load(this.source))
 
   constructor(private readonly source: KubeconfigSource) {}
 
   /** The server's base address, and TLS options and headers for a request to it; tokens are refreshed by their own rules. */
   async access(): Promise<{ readonly server: URL; readonly options: RequestOptions }> {
-    this.loading ??= load(this.source).catch((error) => {
-      this.loading = undefined
-      throw error
-    })
-    const config = await this.loading
+    const config = await this.loaded()
     const server = config.getCurrentCluster()?.server
     if (!server) throw new Error('the kubeconfig has no current context with a cluster')
     const options: RequestOptions = {}

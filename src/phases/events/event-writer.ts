@@ -1,4 +1,5 @@
 import { BSON, type Collection, type Db, type Document, type IndexDescription, ObjectId } from 'mongodb'
+import { once } from '../../concurrency/index.js'
 import { isServerError } from '../../database/index.js'
 import { idKey } from '../../lock/index.js'
 import type { EventsSetting } from '../model/settings.js'
@@ -44,7 +45,7 @@ export class EventWriter {
   private kept: Document[] = []
   private timer: NodeJS.Timeout | undefined
   private writing: Promise<void> | undefined
-  private prepared: Promise<void> | undefined
+  private readonly prepared = once(() => unlessUnauthorized(() => this.events.createIndexes(INDEXES)))
   private stopped = false
   /** True if its last command failed: the next one is sent when its time has come, however many events are kept. */
   private isFailing = false
@@ -101,11 +102,7 @@ export class EventWriter {
     while (this.kept.length > 0 && !this.stopped) {
       const group = this.kept.splice(0, MOST_IN_GROUP)
       try {
-        this.prepared ??= unlessUnauthorized(() => this.events.createIndexes(INDEXES)).catch((error: unknown) => {
-          this.prepared = undefined
-          throw error
-        })
-        await this.prepared
+        await this.prepared()
         await this.events.insertMany(group, { ordered: false })
       } catch (error) {
         if (isServerError(error, DUPLICATE_KEY)) continue // it was sent before, and the answer was lost

@@ -1,4 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
+import { once } from '../../concurrency/index.js'
 import { protocolCollection } from '../../database/index.js'
 import { DomainStore } from '../runtime-domain/domain-store.js'
 import { COLLECTIONS, INSTANCE_COLLECTION } from './documents.js'
@@ -19,7 +20,6 @@ export const collectionOf = (kind: Kind): string => KINDS[kind]
 /** The collections of one database, with durable writes and reads from the primary, and the indexes of this task kind. */
 export class Collections {
   private readonly children: readonly ChildKind[]
-  private ready: Promise<void> | undefined
 
   /** @param withInstances true if gateways have instances: without regions there is no such collection */
   constructor(
@@ -36,16 +36,8 @@ export class Collections {
   }
 
   /** Creates the indexes, once per process; a failure is thrown, and the next call tries again. */
-  ensureIndexes(): Promise<void> {
-    this.ready ??= this.createIndexes().catch((error) => {
-      this.ready = undefined
-      throw error
-    })
-    return this.ready
-  }
-
-  private async createIndexes(): Promise<void> {
+  readonly ensureIndexes = once(async () => {
     for (const kind of this.children) await this.of(kind).createIndex(BY_GATEWAY)
     await new DomainStore(this.db).ensureIndexes()
-  }
+  })
 }

@@ -1,4 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
+import { once } from '../../concurrency/index.js'
 import { protocolCollection } from '../../database/index.js'
 import { DOMAIN_COLLECTIONS } from './documents.js'
 
@@ -8,7 +9,6 @@ export const BY_ID = { _id: 1 } as const
 export class DomainStore {
   readonly domains: Collection<Document>
   readonly routes: Collection<Document>
-  private ready: Promise<unknown> | undefined
 
   constructor(readonly db: Db) {
     this.domains = protocolCollection(db, DOMAIN_COLLECTIONS.runtimeDomain)
@@ -16,17 +16,11 @@ export class DomainStore {
   }
 
   /** Creates the index, once per process; a failure is thrown, and the next call tries again. */
-  ensureIndexes(): Promise<unknown> {
+  readonly ensureIndexes = once(() =>
     // A list that contains a string matches too: the index holds every name of a domain that is changing its name.
-    this.ready ??= this.domains
-      .createIndex(
-        { reservedHost: 1 },
-        { unique: true, partialFilterExpression: { reservedHost: { $type: 'string' } } },
-      )
-      .catch((error) => {
-        this.ready = undefined
-        throw error
-      })
-    return this.ready
-  }
+    this.domains.createIndex(
+      { reservedHost: 1 },
+      { unique: true, partialFilterExpression: { reservedHost: { $type: 'string' } } },
+    ),
+  )
 }
