@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Db, Document, MongoClient } from 'mongodb'
 import { Limits, silentLogger } from '../../src/index.js'
-import { askForSlots, burstOf, LIMITS_COLLECTION, readLimits, ServerClock, setLimit } from '../../src/lock/index.js'
+import { askForSlots, LIMITS_COLLECTION, readLimits, ServerClock, setLimit } from '../../src/lock/index.js'
 import { Slots } from '../../src/phases/engine/limits/slots.js'
 import { type Clock, sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -17,6 +17,9 @@ const slotsOf = (db: Db, clock: Clock) =>
   })
 
 const needing = (...limits: string[]) => ({ limits: limits.map((limit) => ({ limit, slots: 1 })) }) as never
+
+/** The burst of a rate after a while without starts: a tenth of the rate, at least one unless that is 0. */
+const burstOf = ({ starts }: { readonly starts: number }) => Math.min(starts, Math.max(1, Math.floor(starts / 10)))
 
 describe('the slots of a limit', () => {
   let client: MongoClient | undefined

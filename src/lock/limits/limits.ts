@@ -57,8 +57,6 @@ export interface Limit {
 
 /** The most slots of a limit, and starts of a rate. */
 export const MOST_SLOTS = 1_000_000
-/** The burst of a rate after a while without starts: a tenth of the rate, at least one unless that is 0. */
-export const burstOf = ({ starts }: Rate): number => Math.min(starts, Math.max(1, Math.floor(starts / 10)))
 
 type Limits = Collection<Document & { _id: string }>
 /** @internal */

@@ -46,13 +46,6 @@ export interface ReplicaReport {
   readonly tickMs?: number | undefined
 }
 
-/** The stored report. `_id` is the replica's identity, with which each of its tokens begins. Both times are the server's. */
-export interface ReplicaDocument extends ReplicaReport {
-  readonly _id: string
-  readonly startedAt: Date
-  readonly seenAt: Date
-}
-
 type Replicas = Collection<Document & { _id: string }>
 
 /** The time limit of a beat: one that meets a locked collection must not keep its connection. */
