@@ -13,8 +13,11 @@ export interface Batch<Value, Answer> {
   readonly back: () => void
 }
 
-/** Sends a batch. Its result, or its error, answers each value that it hasn't answered by itself; with no result it has answered all. */
-type Send<Value, Answer> = (values: readonly Value[], batch: Batch<Value, Answer>) => Promise<Answer | undefined>
+/** The result of a batch that has answered each of its values by itself. */
+export const ANSWERED = Symbol('answered')
+
+/** Sends a batch. Its result, or its error, answers each value that it hasn't answered by itself. */
+type Send<Value, Answer> = (values: readonly Value[], batch: Batch<Value, Answer>) => Promise<Answer | typeof ANSWERED>
 
 /**
  * Collects the values of one turn of the event loop and sends them together. While as many batches are in flight as may be, the next one fills. It
@@ -67,7 +70,7 @@ export class Batcher<Value, Answer = void> {
     const values = asked.map(({ value }) => value)
     try {
       const answer = await this.send(values, { asked, back })
-      for (const { resolve } of asked) resolve(answer as Answer)
+      if (answer !== ANSWERED) for (const { resolve } of asked) resolve(answer)
     } catch (error) {
       for (const { reject } of asked) reject(error)
     }

@@ -1,3 +1,3 @@
-export { type Batch, Batcher } from './batcher.js'
+export { ANSWERED, type Batch, Batcher } from './batcher.js'
 export { Mutex } from './mutex.js'
 export { once } from './once.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Batch, Batcher } from '../../src/concurrency/index.js'
+import { ANSWERED, type Batch, Batcher } from '../../src/concurrency/index.js'
 import { gate } from '../support/thing.js'
 
 const turnOfTheLoop = () => new Promise<void>((resolve) => setImmediate(() => setImmediate(resolve)))
@@ -101,4 +101,12 @@ describe('each caller is answered', () => {
     expect(of.answers).toEqual(answers)
     expect(of.batches.open).toBe(0)
   })
+})
+
+test('a batch that has answered all its values by itself says so', async () => {
+  const batches = new Batcher<number, number>(async (_values, { asked }) => {
+    for (const { value, resolve } of asked) resolve(value * 2)
+    return ANSWERED
+  })
+  expect(await Promise.all([batches.ask(1), batches.ask(2)])).toEqual([2, 4])
 })

@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { type Batch, Batcher } from '../../../concurrency/index.js'
+import { ANSWERED, type Batch, Batcher } from '../../../concurrency/index.js'
 import { ID_INDEX, idKey, readEach } from '../../../lock/index.js'
 
 type Found = Document | undefined
@@ -18,7 +18,7 @@ export class Refresher {
     return this.reads.ask(id)
   }
 
-  private async readAll(ids: readonly unknown[], { asked }: Batch<unknown, Found>): Promise<undefined> {
+  private async readAll(ids: readonly unknown[], { asked }: Batch<unknown, Found>): Promise<typeof ANSWERED> {
     const options = { hint: ID_INDEX, ...(this.projection && { projection: this.projection }) }
     const { documents, unreadable } = await readEach(
       this.collection,
@@ -33,5 +33,6 @@ export class Refresher {
       if (error) reject(error)
       else resolve(found.get(idKey(value)))
     }
+    return ANSWERED
   }
 }

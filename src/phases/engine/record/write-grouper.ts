@@ -1,4 +1,4 @@
-import { type Batch, Batcher } from '../../../concurrency/index.js'
+import { ANSWERED, type Batch, Batcher } from '../../../concurrency/index.js'
 import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
 
 /** The flushes in flight under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */
@@ -54,7 +54,7 @@ export class WriteGrouper {
     if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
   }
 
-  private async write(ends: readonly StepEnd[], { asked, back }: Batch<StepEnd, Verdict>): Promise<undefined> {
+  private async write(ends: readonly StepEnd[], { asked, back }: Batch<StepEnd, Verdict>): Promise<typeof ANSWERED> {
     let byEnd: Map<StepEnd, (verdict: Verdict) => void> | undefined
     const decided = (end: StepEnd, verdict: Verdict) => {
       byEnd ??= new Map(asked.map(({ value, resolve }) => [value, resolve]))
@@ -68,6 +68,7 @@ export class WriteGrouper {
         if (verdict) resolve(verdict)
         else reject(new Error('no verdict for a step'))
       }
+      return ANSWERED
     } finally {
       for (const end of ends) this.decided(end)
     }
