@@ -33,8 +33,8 @@ const toFind =
     name === 'find' && JSON.stringify(body).includes(part) ? reply : undefined
 const toUpdate =
   (reply: Document): Answers =>
-  (name) =>
-    name === 'findAndModify' ? reply : undefined
+  (name, body) =>
+    name === 'findAndModify' && Array.isArray(body['update']) ? reply : undefined
 
 describe('a server that only looks like MongoDB', () => {
   test.each<[problem: string, Answers]>([
