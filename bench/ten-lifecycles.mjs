@@ -10,14 +10,14 @@ export const TEN = Array.from({ length: 10 }, (_, i) => {
       phases: {
         Creating: { next: ['Ready'] },
         Ready: { rest: true },
-        Stopping: { next: ['Stopped'], deadline: { after: '10m', goTo: 'Stopped' } },
+        Stopping: { next: ['Stopped'], deadline: { after: '10m', moveTo: 'Stopped' } },
         Stopped: { rest: true },
         Deleting: { next: ['Deleted'] },
         Deleted: { final: true },
       },
       rules: [
-        { when: 'Stopped', from: ['Ready'], goTo: 'Stopping' },
-        { when: 'Deleted', from: ['Ready', 'Stopped'], goTo: 'Deleting' },
+        { when: 'Stopped', from: ['Ready'], moveTo: 'Stopping' },
+        { when: 'Deleted', from: ['Ready', 'Stopped'], moveTo: 'Deleting' },
       ],
     })
     .handle({

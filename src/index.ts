@@ -16,7 +16,7 @@
  *   name: 'order',
  *   collection: 'Order',
  *   phases: { Open: { rest: true }, Packing: { next: ['Sent'] }, Sent: { rest: true } },
- *   rules: [{ when: 'Paid', from: ['Open'], goTo: 'Packing' }],
+ *   rules: [{ when: 'Paid', from: ['Open'], moveTo: 'Packing' }],
  * })
  * const orders = order.handle({
  *   Packing: async (doc, step) => step.moveTo('Sent', { set: { parcel: `parcel of ${doc._id}` } }),

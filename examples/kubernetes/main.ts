@@ -20,7 +20,7 @@ const page = lifecycleOf<Page>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 const connection = await connectDatabase() // MONGODB_URI, else a local database

@@ -17,7 +17,7 @@ export const website = lifecycleOf<Website>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
   lockTimeout: '30s', // that of the old service, to the second
   legacyWriters: true, // as long as one of the old pods may be running
 })

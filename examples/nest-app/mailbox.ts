@@ -11,10 +11,10 @@ export const mailbox = lifecycleOf<Mailbox>().define({
   name: 'mailbox',
   collection: 'Mailbox',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '5m', goTo: 'Deleting', setState: 'Deleted' } },
+    Creating: { next: ['Created'], deadline: { after: '5m', moveTo: 'Deleting', setState: 'Deleted' } },
     Created: { rest: true },
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })

@@ -14,12 +14,12 @@ const site = lifecycleOf<Site>().define({
   name: 'site',
   collection: 'Site',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '5m', goTo: 'Deleting', setState: 'Deleted' } },
+    Creating: { next: ['Created'], deadline: { after: '5m', moveTo: 'Deleting', setState: 'Deleted' } },
     Created: { rest: true },
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 /** Stands for the outside world: a name server that takes a moment. Asking for the same name twice is harmless. */

@@ -15,7 +15,7 @@ const jobOf = (events: 'off' | 'full') =>
       name: 'job',
       collection: 'Job',
       phases: { Turning: { next: ['Done'] }, Done: { rest: true }, Stopped: { rest: true } },
-      rules: [{ when: 'Stopped', from: ['Done'], goTo: 'Stopped' }],
+      rules: [{ when: 'Stopped', from: ['Done'], moveTo: 'Stopped' }],
       events,
     })
     .handle({

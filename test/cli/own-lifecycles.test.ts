@@ -18,7 +18,7 @@ export const box = lifecycleOf().define({
   name: 'box',
   collection: 'Box',
   phases: { Packing: { next: ['Packed'] }, Packed: { rest: true }, Opening: { next: ['Opened'] }, Opened: { final: true } },
-  rules: [{ when: 'Opened', from: ['Packed'], goTo: 'Opening' }],
+  rules: [{ when: 'Opened', from: ['Packed'], moveTo: 'Opening' }],
   fields: { progress: 'work' },
   maxAttempts: 300,
 })

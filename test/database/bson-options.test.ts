@@ -32,7 +32,7 @@ const order = lifecycleOf<Order>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 const parcel = lifecycleOf<Parcel>().define({
   name: 'parcel',

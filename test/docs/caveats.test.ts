@@ -68,7 +68,7 @@ describe('what an owner costs himself', () => {
         phases: {
           Creating: { next: ['Created'] },
           Created: { rest: true },
-          Deleting: { next: ['Deleted'], deadline: { after: '1h', goTo: 'Created' } },
+          Deleting: { next: ['Deleted'], deadline: { after: '1h', moveTo: 'Created' } },
           Deleted: { final: true },
         },
       }).handle({

@@ -25,12 +25,12 @@ const bucket = lifecycleOf<Bucket>().define({
   name: 'bucket',
   collection: 'Bucket',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '10m', goTo: 'Deleting', setState: 'Deleted' } },
+    Creating: { next: ['Created'], deadline: { after: '10m', moveTo: 'Deleting', setState: 'Deleted' } },
     Created: { rest: true },
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 const bucketsWith = (storage: Storage) =>

@@ -14,12 +14,12 @@ const parcel = lifecycleOf<Parcel>().define({
   name: 'parcel',
   collection: 'Parcel',
   phases: {
-    Packing: { next: ['Sent'], deadline: { after: '1h', goTo: 'Returning', setState: 'Cancelled' } },
+    Packing: { next: ['Sent'], deadline: { after: '1h', moveTo: 'Returning', setState: 'Cancelled' } },
     Sent: { rest: true },
     Returning: { next: ['Returned'] },
     Returned: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Cancelled', from: ['Packing', 'Sent'], goTo: 'Returning' }],
+  rules: [{ when: 'Cancelled', from: ['Packing', 'Sent'], moveTo: 'Returning' }],
   legacyWriters: true,
   backOff: { afterSteps: 10 },
 })

@@ -24,7 +24,7 @@ const order = lifecycleOf<Order>().define({
     Cancelling: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Cancelled', from: ['Taken'], goTo: 'Cancelling' }],
+  rules: [{ when: 'Cancelled', from: ['Taken'], moveTo: 'Cancelling' }],
 })
 
 const database = useDatabase()

@@ -33,7 +33,7 @@ const order = lifecycleOf<Order>().define({
     Cancelling: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Cancelled', from: ['Taking', 'Taken'], goTo: 'Cancelling' }],
+  rules: [{ when: 'Cancelled', from: ['Taking', 'Taken'], moveTo: 'Cancelling' }],
   concurrency: 1,
 })
 

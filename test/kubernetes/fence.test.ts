@@ -26,8 +26,8 @@ const site = lifecycleOf<Site>().define({
     Deleted: { final: true, keepFor: '0s' },
   },
   rules: [
-    { when: 'Restarted', from: ['Created'], goTo: 'Restarting' },
-    { when: 'Deleted', from: ['Creating', 'Created', 'Restarting'], goTo: 'Deleting' },
+    { when: 'Restarted', from: ['Created'], moveTo: 'Restarting' },
+    { when: 'Deleted', from: ['Creating', 'Created', 'Restarting'], moveTo: 'Deleting' },
   ],
   // Nothing may run out while a write is held, however slow the machine is, and no renewal may undo a lease's end.
   lockTimeout: '1h',

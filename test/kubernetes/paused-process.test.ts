@@ -27,7 +27,7 @@ const DEFINITION = {
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '0s' },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
   lockTimeout: '8s',
 } as const
 

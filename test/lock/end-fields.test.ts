@@ -322,7 +322,7 @@ describe('which write sets what', () => {
     })
   })
 
-  const RULE: StateRule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+  const RULE: StateRule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
 
   test('rule: as move, by "rule", but endedBy stays for the holder that reads back', async () => {
     const collection = await lockedCollection(database.db)

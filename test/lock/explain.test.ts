@@ -189,7 +189,7 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
     'a look for state rules of %d phases over 100,000 resting documents: <= 1 key a phase',
     async (n) => {
       const looks = new Looks(db, systemClock, serverClock)
-      const rules = [{ when: 'Deleted', from: PHASES.slice(0, n), goTo: 'Deleting' }]
+      const rules = [{ when: 'Deleted', from: PHASES.slice(0, n), moveTo: 'Deleting' }]
       const [query] = looks.queries({ lifecycle: 'x', collection: 'Resting', terms: TERMS, phases: [], rules })
       const explained = await resting.aggregate([{ $match: query!.match }, { $limit: 1 }]).explain('executionStats')
       const keys = keysOf(explained).reduce((sum, one) => sum + one, 0)
@@ -205,8 +205,8 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
       .collection(LIFECYCLES_COLLECTION)
       .insertMany(lifecycles.map((_id) => ({ _id: _id as never, lockTimeout: 30_000 })))
     const rules = [
-      { when: 'Deleted', from: PHASES.slice(0, 6), goTo: 'Deleting' },
-      { when: 'Stopped', from: ['Created', 'Started'], goTo: 'Stopping' },
+      { when: 'Deleted', from: PHASES.slice(0, 6), moveTo: 'Deleting' },
+      { when: 'Stopped', from: ['Created', 'Started'], moveTo: 'Stopping' },
     ]
     const requests: LookRequest[] = lifecycles.map((lifecycle, n) => ({
       lifecycle,

@@ -33,7 +33,7 @@ import {
  */
 describe('holes that the model found', () => {
   const database = useDatabase()
-  const RULE: StateRule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+  const RULE: StateRule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
   const expire = (collection: Collection, id = 'a') =>
     collection.updateOne({ _id: id as never }, [{ $set: { lockedAt: ago(LOCK_TIMEOUT_MS + 1_000) } }])
 

@@ -96,7 +96,7 @@ describe('changing the lockTimeout in force', () => {
     const late = await claimer(collection, { terms: old })
     expect((await late.claims.claimOne(PHASE)).claimed).toEqual([])
     expect((await late.claims.claimBatch(PHASE, 10)).claimed).toEqual([])
-    const rule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+    const rule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
     await collection.updateMany({}, { $set: { state: 'Deleted' } })
     // Nobody holds `a`, whatever the lockTimeout is.
     expect((await collection.updateMany(...ruleUpdate(old, rule, ['a', 'b']))).modifiedCount).toBe(1)
@@ -115,7 +115,7 @@ describe('changing the lockTimeout in force', () => {
       collection: 'Thing',
       terms,
       phases: [PHASE],
-      rules: [{ when: 'Deleted', from: [PHASE], goTo: 'Deleting' }],
+      rules: [{ when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }],
       renames: [{ from: 'Old', to: PHASE }],
     }
     for (const legacyWriters of [false, true]) {

@@ -23,7 +23,7 @@ const REQUEST: LookRequest = {
   collection: 'Thing',
   terms: TERMS,
   phases: [PHASE, 'Deleting'],
-  rules: [{ when: 'Deleted', from: [PHASE, 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: [PHASE, 'Created'], moveTo: 'Deleting' }],
 }
 
 const check = (db: Db): Promise<PlanFinding[]> => {
@@ -229,7 +229,7 @@ describe('a replica that starts', () => {
       name: 'thing',
       collection: 'Thing',
       phases: { Creating: { next: ['Created'] }, Created: { rest: true }, Deleted: { final: true } },
-      rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleted' }],
+      rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleted' }],
     })
     .handle({ Creating: async (_doc, step) => step.moveTo('Created') })
 

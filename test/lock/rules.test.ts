@@ -18,7 +18,7 @@ import {
   writer,
 } from './fixture.js'
 
-const RULE: StateRule = { when: 'Deleted', from: [PHASE, 'Resting'], goTo: 'Deleting' }
+const RULE: StateRule = { when: 'Deleted', from: [PHASE, 'Resting'], moveTo: 'Deleting' }
 
 async function apply(collection: Collection, rule = RULE): Promise<number> {
   const found = await collection.find(ruleLook(TERMS, rule)).hint(STATE_INDEX).toArray()
@@ -86,7 +86,7 @@ describe('a state rule', () => {
   test('may set the state too', async () => {
     const collection = await lockedCollection(database.db)
     await put(collection, { ...base, state: 'Restarting' })
-    const restart = { when: 'Restarting', from: [PHASE], goTo: 'Starting', setState: 'Running' }
+    const restart = { when: 'Restarting', from: [PHASE], moveTo: 'Starting', setState: 'Running' }
     expect(await apply(collection, restart)).toBe(1)
     expect(await read(collection, 'a')).toMatchObject({ phase: 'Starting', state: 'Running' })
   })

@@ -125,7 +125,7 @@ describe('rule 1 of point 10: what was read is gone by for 5 s, judged by the se
       const { claims, serverClock } = await claimer(collection, { terms })
       const dueBound = serverClock.dueBound(LOCK_TIMEOUT_MS)!
       const removal = { phase: 'Final', limit: 10, dueBound, random: () => 0.5 }
-      const rule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+      const rule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
       const matching = async ([filter]: [Document, Document[]]) => collection.countDocuments(filter)
       const rename = { from: PHASE, to: 'Other' }
       return {

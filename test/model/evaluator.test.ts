@@ -106,7 +106,7 @@ async function commandsOf(terms: Terms): Promise<[string, Write][]> {
     name,
     COMMANDS.end(terms, { kind: kind as never, token: TOKEN, nextToken: null, ...more }),
   ])
-  const rule = { when: 'Deleted', from: ['Working', 'Created'], goTo: 'Deleting', setState: 'Going' }
+  const rule = { when: 'Deleted', from: ['Working', 'Created'], moveTo: 'Deleting', setState: 'Going' }
   const [deletion, arming] = await removalOf(terms, 'Gone', 5_000)
   return [
     ['claim', COMMANDS.claim(terms, 'Working', 'b~1#7.1')],

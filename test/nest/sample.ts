@@ -17,7 +17,7 @@ export const mailbox = lifecycleOf<Mailbox>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 /** Something of the app's own that the handlers need. */

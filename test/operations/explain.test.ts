@@ -13,16 +13,16 @@ const { model } = lifecycleOf<Gateway>().define({
   name: 'gateway',
   collection: 'Gateway',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '5m', goTo: 'Created' } },
+    Creating: { next: ['Created'], deadline: { after: '5m', moveTo: 'Created' } },
     Created: { rest: true },
     Starting: { next: ['Started'] },
-    Started: { rest: true, deadline: { after: '1h', goTo: 'Deleting' } },
+    Started: { rest: true, deadline: { after: '1h', moveTo: 'Deleting' } },
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
   rules: [
-    { when: 'Running', from: ['Created'], goTo: 'Starting' },
-    { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+    { when: 'Running', from: ['Created'], moveTo: 'Starting' },
+    { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
   ],
 })
 

@@ -25,10 +25,10 @@ export const jobSpec = {
   phases: {
     First: { next: ['Second'] },
     Second: { next: ['Done'] },
-    Done: { rest: true, deadline: { after: '1h', goTo: 'Gone' } },
+    Done: { rest: true, deadline: { after: '1h', moveTo: 'Gone' } },
     Gone: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Done'], goTo: 'Gone' }],
+  rules: [{ when: 'Deleted', from: ['Done'], moveTo: 'Gone' }],
   maxAttempts: 3,
 } as const
 

@@ -11,7 +11,7 @@ describe('callbacks of two lifecycles that share a collection', () => {
     name: 'errand',
     collection: 'Job',
     phases: { Running: { next: ['Back'] }, Back: { rest: true }, Lost: { rest: true } },
-    rules: [{ when: 'Deleted', from: ['Back'], goTo: 'Lost' }],
+    rules: [{ when: 'Deleted', from: ['Back'], moveTo: 'Lost' }],
     callbacks: ['onMoved'],
   })
 

@@ -38,7 +38,7 @@ export const parcelSpec = {
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, failed: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 } as const
 export const parcel = lifecycleOf<Parcel>().define(parcelSpec)
 

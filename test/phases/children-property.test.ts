@@ -40,7 +40,7 @@ const order = lifecycleOf<Order>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
   maxAttempts: 1_000,
   maxClaims: 1_000,
 })
@@ -55,7 +55,7 @@ const parcel = lifecycleOf<Part>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, failed: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
   maxAttempts: 1_000,
   maxClaims: 1_000,
 })

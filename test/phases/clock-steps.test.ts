@@ -20,8 +20,8 @@ const lifecycle = lifecycleOf<Doc>().define({
   name: 'thing',
   collection: 'Thing',
   phases: {
-    Starting: { next: ['Started', 'Stopping'], deadline: { after: '5m', goTo: 'Stopping' } },
-    Started: { rest: true, deadline: { after: '5m', goTo: 'Stopping' } },
+    Starting: { next: ['Started', 'Stopping'], deadline: { after: '5m', moveTo: 'Stopping' } },
+    Started: { rest: true, deadline: { after: '5m', moveTo: 'Stopping' } },
     Stopping: { next: ['Stopped'] },
     Stopped: { final: true, keepFor: '5m' },
   },

@@ -15,8 +15,8 @@ const lifecycle = lifecycleOf<Doc>().define({
   // So long that a test may put a replica's clock forward to a deadline without costing it its leases.
   lockTimeout: '10m',
   phases: {
-    Starting: { next: ['Started'], deadline: { after: '5m', goTo: 'Stopping', setState: 'Stopped' } },
-    Started: { rest: true, deadline: { after: '1h', goTo: 'Stopping' } },
+    Starting: { next: ['Started'], deadline: { after: '5m', moveTo: 'Stopping', setState: 'Stopped' } },
+    Started: { rest: true, deadline: { after: '1h', moveTo: 'Stopping' } },
     Stopping: { next: ['Stopped'] },
     Stopped: { final: true, keepFor: '10m' },
   },

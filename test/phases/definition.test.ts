@@ -60,22 +60,22 @@ describe('a lifecycle is checked when it is defined', () => {
     ],
     [
       'a key of a phase that does not exist',
-      { phases: { A: { next: ['B'], deadLine: { after: '1m', goTo: 'B' } }, B: { final: true } } },
+      { phases: { A: { next: ['B'], deadLine: { after: '1m', moveTo: 'B' } }, B: { final: true } } },
       /phase 'A' has an unknown key 'deadLine' \(did you mean 'deadline'\?\); known: next, rest, final, entry/,
     ],
     [
       'a key of a deadline that does not exist, and the one that is missing',
-      { phases: { A: { next: ['B'], deadline: { afer: '1m', goTo: 'B' } }, B: { final: true } } },
+      { phases: { A: { next: ['B'], deadline: { afer: '1m', moveTo: 'B' } }, B: { final: true } } },
       /'A'\.deadline has an unknown key 'afer' \(did you mean 'after'\?\); .*\n.*'A'\.deadline has no after/,
     ],
     [
       'a key of a rule that does not exist',
-      { rules: [{ when: 'Deleted', form: ['A'], goTo: 'B' }] },
+      { rules: [{ when: 'Deleted', form: ['A'], moveTo: 'B' }] },
       /rule 'Deleted' has an unknown key 'form' \(did you mean 'from'\?\); .*\n.*rule 'Deleted' has no from/,
     ],
     [
       'a from that is no list',
-      { rules: [{ when: 'Deleted', from: 'A', goTo: 'B' }] },
+      { rules: [{ when: 'Deleted', from: 'A', moveTo: 'B' }] },
       /'Deleted'\.from must be a list/,
     ],
     [
@@ -83,21 +83,31 @@ describe('a lifecycle is checked when it is defined', () => {
       { phases: { A: 'next B', B: { final: true } } },
       /'A' must be an object, got "next B"/,
     ],
+    [
+      "a rule's former goTo",
+      { rules: [{ when: 'Deleted', from: ['A'], goTo: 'B' }] },
+      /^rule 'Deleted': expected key moveTo, got goTo: it is called moveTo now$/,
+    ],
+    [
+      "a deadline's former goTo",
+      { phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'B' } }, B: { final: true } } },
+      /^phase 'A'\.deadline: expected key moveTo, got goTo: it is called moveTo now$/,
+    ],
     ['rules that are no list', { rules: { Deleted: 'B' } }, /rules must be a list, got {"Deleted":"B"}/],
     ['no phases', { phases: {} }, /declares no phases/],
     [
       'a rule from an unknown phase',
-      { rules: [{ when: 'Deleted', from: ['Q'], goTo: 'B' }] },
+      { rules: [{ when: 'Deleted', from: ['Q'], moveTo: 'B' }] },
       /rule 'Deleted'.from names an unknown phase 'Q'/,
     ],
     [
       'a deadline to nowhere',
-      { phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'Z' } }, B: { final: true } } },
-      /deadline.goTo names an unknown phase 'Z'/,
+      { phases: { A: { next: ['B'], deadline: { after: '1m', moveTo: 'Z' } }, B: { final: true } } },
+      /deadline.moveTo names an unknown phase 'Z'/,
     ],
     [
       'a deadline without a unit',
-      { phases: { A: { next: ['B'], deadline: { after: '60', goTo: 'B' } }, B: { final: true } } },
+      { phases: { A: { next: ['B'], deadline: { after: '60', moveTo: 'B' } }, B: { final: true } } },
       /'A'.deadline.after: expected a duration such as/,
     ],
     [
@@ -180,7 +190,7 @@ describe('a lifecycle is checked when it is defined', () => {
     ['a collection that is missing', { collection: undefined }, /collection must be a non-empty string/],
     [
       'a final phase with a deadline',
-      { phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', goTo: 'A' } } } },
+      { phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', moveTo: 'A' } } } },
       /is final and can't have a deadline/,
     ],
     ['a back-off out of range', { backOff: { share: 2 } }, /backOff.share: expected a share from 0.01 to 1/],
@@ -202,13 +212,13 @@ describe('a lifecycle is checked when it is defined', () => {
 
   test('a wrong value hides no problem of the graph, and a wrong key none of another phase', () => {
     const phases = {
-      A: { next: ['B', 'Q'], deadline: { after: '10 minutes', goTo: 'B' } },
+      A: { next: ['B', 'Q'], deadline: { after: '10 minutes', moveTo: 'B' } },
       B: { rest: true, next: ['A'], limits: 'many' },
       C: { final: 'yes', deadLine: {}, next: 5 },
       D: { final: true, keepFor: 'a day', entry: true },
       E: 'e',
     }
-    const rules = [{ when: 'Gone', from: ['A'], goTo: 'Z' }, { from: 'any', goTo: 'B' }, 7]
+    const rules = [{ when: 'Gone', from: ['A'], moveTo: 'Z' }, { from: 'any', moveTo: 'B' }, 7]
     const more = { rules, renamed: { A: 'B', Old: 'N' }, lockTimeout: 5, each: 2, callbackTimeout: '1s', child: true }
     const problems = problemsOf(() => define({ phases, ...more }))
     for (const expected of [
@@ -221,7 +231,7 @@ describe('a lifecycle is checked when it is defined', () => {
       /^phase 'D' is final and can't be an entry/,
       /^phase 'D'.keepFor: .*a day/,
       /^phase 'E' must be an object/,
-      /^rule 'Gone'.goTo names an unknown phase 'Z'/,
+      /^rule 'Gone'.moveTo names an unknown phase 'Z'/,
       /^rule 2 has no when/,
       /^rule 3 must be an object/,
       /^renamed 'A' is still declared/,
@@ -238,7 +248,7 @@ describe('a lifecycle is checked when it is defined', () => {
 
   test('a wrong duration and a phase that nothing leads to are told at once', () => {
     const phases = {
-      A: { next: ['B'], deadline: { after: '10 minutes', goTo: 'B' } },
+      A: { next: ['B'], deadline: { after: '10 minutes', moveTo: 'B' } },
       B: { rest: true },
       C: { rest: true },
     }
@@ -250,7 +260,7 @@ describe('a lifecycle is checked when it is defined', () => {
 
   test('a phase reached by a rule or a deadline only is fine, an entry may be named', () => {
     const phases = {
-      A: { next: ['B'], deadline: { after: '1m', goTo: 'D' } },
+      A: { next: ['B'], deadline: { after: '1m', moveTo: 'D' } },
       B: { rest: true },
       C: { next: ['B'], entry: true },
       D: { final: true },

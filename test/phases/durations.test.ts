@@ -45,7 +45,7 @@ describe('durations that no date can be reckoned with', () => {
 
   test('a lifecycle refuses one in a deadline and in keepFor', () => {
     const phases = {
-      Creating: { next: ['Gone'], deadline: { after: '100000000d', goTo: 'Gone' } },
+      Creating: { next: ['Gone'], deadline: { after: '100000000d', moveTo: 'Gone' } },
       Gone: { final: true, keepFor: '40000d' },
     } as const
     const define = () => lifecycleOf().define({ name: 'thing', collection: 'Thing', phases })

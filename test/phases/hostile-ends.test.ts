@@ -123,7 +123,7 @@ describe('an end that no text can be made of, or one without an end', () => {
 
     test('a deadline of a document whose state is an int64', () =>
       withBigints(async (db) => {
-        const deadline = { after: '10m', goTo: 'Deleting', setState: 'Deleted' }
+        const deadline = { after: '10m', moveTo: 'Deleting', setState: 'Deleted' }
         const phases = {
           ...thingSpec.phases,
           Creating: { next: ['Created', 'Deleting'], deadline },

@@ -20,7 +20,7 @@ const lifecycleNamed = (name: string): RunnableLifecycle =>
         Deleting: { next: ['Deleted'] },
         Deleted: { final: true },
       },
-      rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleting' }],
+      rules: [{ when: 'Deleted', from: ['Created'], moveTo: 'Deleting' }],
     })
     .handle({
       Creating: async (_doc, step) => step.moveTo('Created'),

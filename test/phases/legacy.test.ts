@@ -20,7 +20,7 @@ import { BLIND, LegacyWriter, TERMS } from './legacy-writer.js'
 
 jest.setTimeout(240_000)
 
-const RULE = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+const RULE = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
 
 describe('hole 11: writers of the old kind, which lease without lockedBy', () => {
   const database = useDatabase()

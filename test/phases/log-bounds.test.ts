@@ -146,7 +146,7 @@ describe('log lines about documents are bounded for each cause', () => {
 
   test('many whose deadline has passed: eleven lines', async () => {
     const phases = {
-      Creating: { next: ['Created', 'Deleting'], deadline: { after: '1h', goTo: 'Deleting' } },
+      Creating: { next: ['Created', 'Deleting'], deadline: { after: '1h', moveTo: 'Deleting' } },
       Created: { rest: true },
       Deleting: { next: ['Deleted'] },
       Deleted: { final: true },

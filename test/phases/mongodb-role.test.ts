@@ -15,13 +15,13 @@ const order = lifecycleOf<Order>().define({
   name: 'order',
   collection: 'Order',
   phases: {
-    Taking: { next: ['Taken'], deadline: { after: '1h', goTo: 'Cancelling', setState: 'Cancelled' } },
+    Taking: { next: ['Taken'], deadline: { after: '1h', moveTo: 'Cancelling', setState: 'Cancelled' } },
     Taken: { rest: true },
     Cancelling: { next: ['Gone', 'Archived'] },
     Gone: { final: true },
     Archived: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Cancelled', from: ['Taking', 'Taken'], goTo: 'Cancelling' }],
+  rules: [{ when: 'Cancelled', from: ['Taking', 'Taken'], moveTo: 'Cancelling' }],
   lockTimeout: '1s',
 })
 

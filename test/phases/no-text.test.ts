@@ -8,9 +8,9 @@ import { backDate, recordingLogger, replicaOf, thingOf, things, thingWith } from
 
 const MANY = 1_000
 const phases = {
-  Creating: { next: ['Created', 'Deleting'], deadline: { after: '1h', goTo: 'Deleting', setState: 'Deleted' } },
+  Creating: { next: ['Created', 'Deleting'], deadline: { after: '1h', moveTo: 'Deleting', setState: 'Deleted' } },
   Created: { rest: true },
-  Deleting: { next: ['Deleted'], deadline: { after: '1h', goTo: 'Deleted' } },
+  Deleting: { next: ['Deleted'], deadline: { after: '1h', moveTo: 'Deleted' } },
   Deleted: { final: true, keepFor: '0s' },
 }
 const lifecycle = thingOf({ phases, renamed: { Old: 'Created' } })

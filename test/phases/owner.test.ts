@@ -28,7 +28,7 @@ const parcel = lifecycleOf<Parcel>().define({
     Returning: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Returned', from: 'any', goTo: 'Returning' }],
+  rules: [{ when: 'Returned', from: 'any', moveTo: 'Returning' }],
 })
 
 const bind = () =>

@@ -78,7 +78,7 @@ describe('a pause', () => {
     const resting = thingOf({
       phases: {
         Creating: { next: ['Created'] },
-        Created: { rest: true, deadline: { after: '1h', goTo: 'Deleting' } },
+        Created: { rest: true, deadline: { after: '1h', moveTo: 'Deleting' } },
         Deleting: { next: ['Deleted'] },
         Deleted: { final: true },
       },

@@ -208,7 +208,7 @@ describe('a question', () => {
   })
 
   test("ends with its phase's deadline, which its own deadline names", async () => {
-    const spec = { Creating: { next: ['Created', 'Deleting'], deadline: { after: '10m', goTo: 'Deleting' } } }
+    const spec = { Creating: { next: ['Created', 'Deleting'], deadline: { after: '10m', moveTo: 'Deleting' } } }
     const late = lifecycleOf<Thing>().define({
       name: 'thing',
       collection: 'Thing',

@@ -9,12 +9,12 @@ const order = lifecycleOf<{ _id: string; state?: string }>().define({
   name: 'order',
   collection: 'Order',
   phases: {
-    Packing: { next: ['Packed'], deadline: { after: '5m', goTo: 'Packed', setState: 'Late' } },
+    Packing: { next: ['Packed'], deadline: { after: '5m', moveTo: 'Packed', setState: 'Late' } },
     Packed: { rest: true, entry: true },
     Cancelling: { next: ['Gone'] },
     Gone: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Cancelled', from: 'any', goTo: 'Cancelling' }],
+  rules: [{ when: 'Cancelled', from: 'any', moveTo: 'Cancelling' }],
   renamed: { Wrapping: 'Packing' },
   lockTimeout: '45s',
   legacyWriters: true,
@@ -43,6 +43,14 @@ describe('what a replica registers of its lifecycles', () => {
     expect([...model.phases.keys()]).toEqual([...order.model.phases.keys()])
     expect(model.settings).toMatchObject(settings)
     expect(onlyNamed).toEqual([])
+  })
+
+  test('moveTo is stored as goTo, in the order of its fields, so that an older version sees the same definition', async () => {
+    await starts(order)
+    const { graph, rules } = await entry()
+    expect(JSON.stringify(graph[0].deadline)).toBe('{"afterMs":300000,"goTo":"Packed","setState":"Late"}')
+    expect(JSON.stringify(rules)).toBe('[{"when":"Cancelled","from":["Packing","Packed"],"goTo":"Cancelling"}]')
+    expect(Object.keys(graph[0])).toEqual(['name', 'kind', 'next', 'deadline', 'keepForMs', 'entry'])
   })
 
   test('an older version only names phases, and takes nothing away that a newer one has stored', async () => {

@@ -101,7 +101,7 @@ describe('a replica whose own share never leaves it idle', () => {
     const older = lifecycleOf<Thing>().define({
       ...thingSpec,
       phases: { Created: { rest: true }, Deleting: { next: ['Deleted'] }, Deleted: { final: true } },
-      rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleting' }],
+      rules: [{ when: 'Deleted', from: ['Created'], moveTo: 'Deleting' }],
     })
     return present(older.handle({ Deleting: async (_doc, step) => step.moveTo('Deleted') }))
   }

@@ -27,7 +27,7 @@ const v1 = lifecycleOf<Parcel>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 /** Shipping is called Sending; Checking is gone: what is in it goes on in Sending. */
@@ -40,7 +40,7 @@ const v2 = lifecycleOf<Parcel>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
   renamed: { Shipping: 'Sending', Checking: 'Sending' },
 })
 

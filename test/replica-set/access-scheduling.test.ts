@@ -35,7 +35,7 @@ const order = lifecycleOf<Order>().define({
     Deleting: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Asking', 'Shipping', 'Shipped'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Asking', 'Shipping', 'Shipped'], moveTo: 'Deleting' }],
   ...{ callbacks: ['onMoved', 'onRemoved'], events: 'full', priorityBy: 'rank' },
 })
 const told: string[] = []

@@ -22,13 +22,13 @@ const thing = lifecycleOf<Thing>().define({
   name: 'thing',
   collection: 'Thing',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '1h', goTo: 'Deleting', setState: 'Deleted' } },
+    Creating: { next: ['Created'], deadline: { after: '1h', moveTo: 'Deleting', setState: 'Deleted' } },
     Created: { rest: true },
     Deleting: { next: ['Gone', 'Archived'] },
     Gone: { final: true },
     Archived: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
   lockTimeout: '1s',
 })
 

@@ -72,7 +72,7 @@ const lifecycle = lifecycleOf<Doc>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
   concurrency: 4 * LARGE,
   lockTimeout: `${LOCK_TIMEOUT_MS}ms`,
   ...{ limitBy: 'tenant', each: SLOTS.each, fairBy: 'tenant', callbacks: ['onMoved'] },

@@ -154,7 +154,7 @@ describeWithMongos('in a sharded collection each document is written by itself',
   })
 
   describe('what moves documents, around one that refuses', () => {
-    const rule = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+    const rule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
     const rename = { from: PHASE, to: 'Deleting' }
     test.each<[string, (ids: readonly unknown[]) => readonly [Document, Document[]]]>([
       ['a rule', (ids) => ruleUpdate(TERMS, rule, ids)],

@@ -43,7 +43,7 @@ const job = lifecycleOf<Job>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Created'], moveTo: 'Deleting' }],
 })
 
 const isDeleted = (n: number) => n % DELETED === 0

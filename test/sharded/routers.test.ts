@@ -44,7 +44,7 @@ const job = lifecycleOf<Job>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Created'], moveTo: 'Deleting' }],
 })
 
 describeWithMongos(`an unsharded database behind two routers whose clocks differ by ${CLOCK_AHEAD_MS} ms`, () => {

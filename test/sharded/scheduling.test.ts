@@ -40,7 +40,7 @@ const parcel = lifecycleOf<Parcel>().define({
     Deleting: { next: ['Gone'] },
     Gone: { final: true, failed: true },
   },
-  rules: [{ when: 'Deleted', from: ['Packing', 'Packed'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Packing', 'Packed'], moveTo: 'Deleting' }],
   ...{ limitBy: 'tenant', each: 1, priorityBy: 'priority', fairBy: 'tenant', callbacks: ['onMoved', 'onRemoved'] },
 })
 /** Without a rule or callbacks: its parent deletes it. */
@@ -60,7 +60,7 @@ const order = lifecycleOf<Order>().define({
     Deleting: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Asking', 'Shipping', 'Shipped'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Asking', 'Shipping', 'Shipped'], moveTo: 'Deleting' }],
   callbacks: ['onMoved', 'onRemoved'],
   events: 'full',
 })

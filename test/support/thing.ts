@@ -30,7 +30,7 @@ export const thingSpec = {
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
 } as const
 
 export const thing = lifecycleOf<Thing>().define(thingSpec)

@@ -14,7 +14,7 @@ const thing = lifecycleOf<{ _id: string; state?: 'Deleted' }>().define({
   name: 'thing',
   collection: 'Thing',
   phases: { Creating: { next: ['Created'] }, Created: { rest: true }, Deleted: { final: true } },
-  rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleted' }],
+  rules: [{ when: 'Deleted', from: ['Created'], moveTo: 'Deleted' }],
   // What waits or has failed isn't due again before the metrics are read, on a busy machine too.
   backOff: { firstError: '1h', longestError: '1h' },
 })

@@ -8,27 +8,27 @@ of.define({
   name: 'x',
   collection: 'x',
   // @ts-expect-error a deadline to nowhere
-  phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'Z' } }, B: { final: true } },
+  phases: { A: { next: ['B'], deadline: { after: '1m', moveTo: 'Z' } }, B: { final: true } },
 })
 of.define({
   name: 'x',
   collection: 'x',
   // @ts-expect-error a deadline that sets an unknown state
-  phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'B', setState: 'Gone' } }, B: { final: true } },
+  phases: { A: { next: ['B'], deadline: { after: '1m', moveTo: 'B', setState: 'Gone' } }, B: { final: true } },
 })
 of.define({
   name: 'x',
   collection: 'x',
   phases: { A: { next: ['B'] }, B: { final: true } },
   // @ts-expect-error a rule from an unknown phase
-  rules: [{ when: 'Deleted', from: ['Q'], goTo: 'B' }],
+  rules: [{ when: 'Deleted', from: ['Q'], moveTo: 'B' }],
 })
 of.define({
   name: 'x',
   collection: 'x',
   phases: { A: { next: ['B'] }, B: { final: true } },
   // @ts-expect-error a rule for an unknown state
-  rules: [{ when: 'Gone', from: ['A'], goTo: 'B' }],
+  rules: [{ when: 'Gone', from: ['A'], moveTo: 'B' }],
 })
 // @ts-expect-error a duration without unit
 of.define({ name: 'x', collection: 'x', phases: { A: { next: ['B'] }, B: { final: true } }, lockTimeout: '30' })

@@ -11,12 +11,12 @@ export const gateway = lifecycleOf<Gateway>().define({
   name: 'api-gateway',
   collection: 'ApiGateway',
   phases: {
-    Creating: { next: ['Created'], deadline: { after: '5m', goTo: 'Deleting', setState: 'Deleted' } },
+    Creating: { next: ['Created'], deadline: { after: '5m', moveTo: 'Deleting', setState: 'Deleted' } },
     Created: { rest: true },
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true, keepFor: '1h' },
   },
-  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
 })
 
 // Plain core: no annotation on doc or step, no generics

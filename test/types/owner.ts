@@ -20,7 +20,7 @@ const order = lifecycleOf<Order>().define({
     Cancelling: { next: ['Gone'] },
     Gone: { final: true },
   },
-  rules: [{ when: 'Cancelled', from: 'any', goTo: 'Cancelling' }],
+  rules: [{ when: 'Cancelled', from: 'any', moveTo: 'Cancelling' }],
 })
 declare const orders: BoundLifecycleOf<typeof order>
 declare const session: import('mongodb').ClientSession

@@ -37,7 +37,7 @@ of.define({
   name: 'x',
   collection: 'x',
   // @ts-expect-error a final phase has no deadline
-  phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', goTo: 'A' } } },
+  phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', moveTo: 'A' } } },
 })
 
 // Settings
@@ -51,7 +51,7 @@ of.define({
   maxClaims: 5,
   concurrency: 8,
   fields: { progress: '_phaselock' },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'C', setState: 'Running' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'C', setState: 'Running' }],
 })
 // @ts-expect-error concurrency is a number
 of.define({ name: 'x', collection: 'x', phases, concurrency: '8' })
@@ -64,7 +64,7 @@ of.define({
   collection: 'x',
   phases,
   // @ts-expect-error a rule can set only a state of the document
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'C', setState: 'Gone' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'C', setState: 'Gone' }],
 })
 // @ts-expect-error a state of a document is a text
 lifecycleOf<{ state?: number }>()
@@ -76,7 +76,7 @@ stateless.define({
   collection: 'x',
   phases,
   // @ts-expect-error no such state
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'C' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'C' }],
 })
 // The fields by which claims are ordered are the document's
 stateless.define({ name: 'x', collection: 'x', phases, priorityBy: 'pages', fairBy: '_id' })

@@ -11,7 +11,7 @@ import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../te
 export interface StateRule {
   readonly when: string
   readonly from: readonly string[]
-  readonly goTo: string
+  readonly moveTo: string
   /** The owner's state after the move. */
   readonly setState?: string | undefined
 }
@@ -37,10 +37,10 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const now = '$$NOW'
   const reason = `owner wants ${rule.when}`
-  const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.goTo })
-  const progress = { since: now, attempts: 0, claims: 0, history, ...outboxAfterRule(terms, rule.goTo, reason) }
+  const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.moveTo })
+  const progress = { since: now, attempts: 0, claims: 0, history, ...outboxAfterRule(terms, rule.moveTo, reason) }
   const moved = {
-    phase: literal(rule.goTo),
+    phase: literal(rule.moveTo),
     lockedAt: TASK_LOCK_INIT_TIME,
     lockedBy: '$$REMOVE',
     updatedAt: now,

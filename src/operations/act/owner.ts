@@ -120,7 +120,7 @@ export async function setState(
     state,
     changed: verdict === 'done',
     phase: typeof phase === 'string' ? phase : 'such a phase',
-    goesTo: rule?.goTo,
+    goesTo: rule?.moveTo,
     held,
   }
 }

@@ -108,7 +108,7 @@ export const operationDefinition = lifecycleOf<OperationDocument>().define({
     Done: { final: true, keepFor: KEPT_FOR },
     Aborted: { final: true, keepFor: KEPT_FOR },
   },
-  rules: [{ when: 'Aborted', from: ['Running'], goTo: 'Aborted' }],
+  rules: [{ when: 'Aborted', from: ['Running'], moveTo: 'Aborted' }],
   stepTimeout: '1h',
   concurrency: 4,
   backOff: { afterSteps: 1_000_000_000 },

@@ -112,19 +112,19 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'parked':
       return `Parked because ${parkedReason(progress, model, (reason) => `'${reason}'`)}: it waits for a person (unpark)${orItsOwner(document, model)}${unknownPhaseNote(document, model)}`
     case 'held':
-      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
+      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (moveTo) => `it goes to ${moveTo} as soon as nobody holds it`)}`
     case 'sleeping':
       if (condition.unanswerable !== undefined)
-        return `Waits for an answer that nobody can give: its '${model.settings.progress}.question' ${condition.unanswerable}; phaselock wake ${idTyped(document['_id'])} runs its step, which asks again${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
-      return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+        return `Waits for an answer that nobody can give: its '${model.settings.progress}.question' ${condition.unanswerable}; phaselock wake ${idTyped(document['_id'])} runs its step, which asks again${ruleNote(document, model, (moveTo) => `${nextLook(moveTo)} before that`)}`
+      return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (moveTo) => `${nextLook(moveTo)} before that`)}`
     case 'asking': {
       const { question } = condition
       const answer = `phaselock answer ${idTyped(document['_id'])} ${question.options.length > 0 ? '<option>' : '<text>'}`
-      return `Asks ${askedText(question, (text) => `'${text}'`)} since ${age(question.askedAt, now)}: it waits for an answer (${answer})${timeoutNote(question, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+      return `Asks ${askedText(question, (text) => `'${text}'`)} since ${age(question.askedAt, now)}: it waits for an answer (${answer})${timeoutNote(question, now)}${ruleNote(document, model, (moveTo) => `${nextLook(moveTo)} before that`)}`
     }
     case 'due': {
       const rule = ruleFor(document, model)
-      if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
+      if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.moveTo}`
       return `${dueSince(condition, now)}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if it stays that way, no replica of ${model.name} is running or all are busy`
     }
     case 'resting':
@@ -156,7 +156,7 @@ const EXPECTED: Readonly<Record<string, string>> = { phase: 'a string', lockedAt
 
 function resting(document: Document, model: LifecycleModel, now: Date, phase: string): string {
   const rule = ruleFor(document, model)
-  if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
+  if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.moveTo}`
   const ways = waysOut(document, model)
   const { state } = document
   const wants =
@@ -174,9 +174,9 @@ function ruleFor(document: Document, model: LifecycleModel) {
 }
 
 /** The effect of the state that its owner wants; empty if no rule acts on it. */
-function ruleNote(document: Document, model: LifecycleModel, how: (goTo: string) => string): string {
+function ruleNote(document: Document, model: LifecycleModel, how: (moveTo: string) => string): string {
   const rule = ruleFor(document, model)
-  return rule ? `; its owner wants ${rule.when}, so ${how(rule.goTo)}` : ''
+  return rule ? `; its owner wants ${rule.when}, so ${how(rule.moveTo)}` : ''
 }
 
 /** A note for a document in a phase that this version lacks: if it is parked, it stays where it is even after an unpark. */
@@ -185,12 +185,12 @@ export function unknownPhaseNote({ phase }: Document, { name, phases, renames }:
   return `; its phase '${phase}' is unknown to ${name} in this version, so no replica of it claims the document: give it one of ${[...phases.keys()].join(', ')}`
 }
 
-const nextLook = (goTo: string) => `the next look moves it to ${goTo}`
+const nextLook = (moveTo: string) => `the next look moves it to ${moveTo}`
 
 /** The states that lead out of its phase: `Stopped leads to Stopping, Deleted leads to Deleting`. */
 function waysOut({ phase }: Document, model: LifecycleModel): string {
   const ways = model.rules.filter((rule) => rule.from.includes(phase))
-  return ways.map((rule) => `${rule.when} leads to ${rule.goTo}`).join(', ')
+  return ways.map((rule) => `${rule.when} leads to ${rule.moveTo}`).join(', ')
 }
 
 function orItsOwner(document: Document, model: LifecycleModel): string {
@@ -245,7 +245,7 @@ function deadlineNote(document: Document, model: LifecycleModel, now: Date): str
   const deadline = model.phases.get(document['phase'])?.deadline
   const since = document[model.settings.progress]?.since
   if (!deadline || !isReadable(since)) return ''
-  return `; at its deadline, ${until(new Date(since.getTime() + deadline.afterMs), now)}, it goes to ${deadline.goTo}`
+  return `; at its deadline, ${until(new Date(since.getTime() + deadline.afterMs), now)}, it goes to ${deadline.moveTo}`
 }
 
 function holder(token: string): string {

@@ -7,7 +7,7 @@ export interface Deadline<Names extends string, State> {
   /** The time after the phase was entered. */
   readonly after: Duration
   /** The phase that it goes to then. */
-  readonly goTo: Names
+  readonly moveTo: Names
   /** Compensation: the owner's state from then on, unless the owner has changed it in the meantime. */
   readonly setState?: State
 }
@@ -57,10 +57,10 @@ export type Working<G> = {
 export interface RuleSpec<Names extends string, State extends string> {
   /** The owner's `state`. */
   readonly when: State
-  /** `'any'`: every phase that isn't final, but for `goTo` itself. */
+  /** `'any'`: every phase that isn't final, but for `moveTo` itself. */
   readonly from: readonly Names[] | 'any'
   /** The phase that it goes to as soon as no replica holds it. */
-  readonly goTo: Names
+  readonly moveTo: Names
   /** The owner's state from then on. Default: it stays. */
   readonly setState?: State
 }

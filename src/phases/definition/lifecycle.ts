@@ -231,7 +231,7 @@ function buildPhases(nodes: Phases, limits: LimitsOf, problems: string[]): Map<s
     next,
     deadline: deadline && {
       afterMs: ms(deadline.after, `phase '${name}'.deadline.after`),
-      goTo: deadline.goTo,
+      moveTo: deadline.moveTo,
       setState: deadline.setState,
     },
     keepForMs: ms(keepFor, `phase '${name}'.keepFor`),

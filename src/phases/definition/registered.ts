@@ -10,6 +10,7 @@ const listOf = <T>(type: t.Type<T>) => t.list(type, t.expecting('a list'))
 /**
  * The fields of an entry in `phaselock.lifecycles` that describe a lifecycle, besides its name and collection, for programs that don't have its code.
  * Each is a field of its own, so that a version that doesn't know one leaves it alone; one that a person has broken counts as absent.
+ * A definition's `moveTo` is stored as `goTo`, because replicas of older versions read that name.
  */
 const FIELDS = t.partOf({
   graph: t.orAbsent(
@@ -63,12 +64,16 @@ export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeou
 export function registeredFields(model: LifecycleModel): RegisteredFields {
   const { phases, entries, rules, renames, settings } = model
   const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
-  const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
+  const graph = [...phases.values()].map((one) => ({
+    ...one,
+    deadline: one.deadline && storedMove(one.deadline),
+    entry: entries.includes(one.name),
+  }))
   const keys = { limitBy: settings.limitBy, each: eachKeyOf(settings) }
   const order = { priorityBy: settings.priorityBy, fairBy: settings.fairBy }
   const fields = {
     graph,
-    rules,
+    rules: rules.map(storedMove),
     renames,
     progress,
     legacyWriters,
@@ -83,6 +88,14 @@ export function registeredFields(model: LifecycleModel): RegisteredFields {
   }
   return JSON.parse(JSON.stringify(fields)) // without undefined values: the driver would store null
 }
+
+/** A rule or deadline as it is stored. The order of its fields stays, because an entry in another order counts as another definition. */
+const storedMove = <M extends { readonly moveTo: string }>(part: M) =>
+  Object.fromEntries(Object.entries(part).map(([key, value]) => [key === 'moveTo' ? 'goTo' : key, value])) as Omit<
+    M,
+    'moveTo'
+  > & { readonly goTo: string }
+const readMove = <M extends { readonly goTo: string }>({ goTo: moveTo, ...rest }: M) => ({ ...rest, moveTo })
 
 /** A lifecycle as its entry in `phaselock.lifecycles` describes it. */
 export interface RegisteredModel {
@@ -117,7 +130,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const phases: Phase[] = [
     ...graph.map(({ entry: _, deadline, ...one }) => ({
       ...one,
-      deadline: deadline && { setState: undefined, ...deadline },
+      deadline: deadline && { setState: undefined, ...readMove(deadline) },
     })),
     ...onlyNamed.map((one) => ({ name: one, kind: 'working', next: [], deadline: undefined, keepForMs: 0 }) as const),
   ]
@@ -129,6 +142,6 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const byName = new Map(phases.map((one) => [one.name, one]))
   const declared =
     declaredLimits.length > 0 && new Map(declaredLimits.map(({ limit, slots }) => [limit, slots] as const))
-  const model = { name, collection, phases: byName, entries, rules, renames, settings }
+  const model = { name, collection, phases: byName, entries, rules: rules.map(readMove), renames, settings }
   return { model: { ...model, ...(declared && { declaredLimits: declared }) }, onlyNamed }
 }

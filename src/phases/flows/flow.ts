@@ -77,7 +77,7 @@ const ENDS = {
   Deleting: { next: ['Deleted'] },
   Deleted: { final: true, failed: true },
 } as const
-const RULES = [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }] as const
+const RULES = [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }] as const
 
 type RunPhases = { readonly Running: typeof WORKING } & typeof ENDS
 type TaskPhases<T> = { readonly [Name in keyof T]: typeof WORKING } & typeof ENDS

@@ -1,4 +1,4 @@
-import { meant } from '../../options/index.js'
+import { meant, renamedNow } from '../../options/index.js'
 import { shown } from '../errors/kept-text.js'
 
 /** A phase as the checks see it, whatever JavaScript passed. */
@@ -7,7 +7,7 @@ export interface PhaseNode {
   readonly rest?: true
   readonly final?: true
   readonly entry?: boolean
-  readonly deadline?: { readonly after: string; readonly goTo: string; readonly setState?: string }
+  readonly deadline?: { readonly after: string; readonly moveTo: string; readonly setState?: string }
   readonly keepFor?: string
   readonly failed?: true
   readonly limits?: readonly LimitNode[]
@@ -20,7 +20,7 @@ export type LimitNode = string | { readonly name: string; readonly slots: number
 export interface RuleNode {
   readonly when: string
   readonly from: readonly string[] | 'any'
-  readonly goTo: string
+  readonly moveTo: string
   readonly setState?: string
 }
 
@@ -28,8 +28,12 @@ export type Phases = Readonly<Record<string, PhaseNode>>
 
 const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor', 'failed', 'limits', 'slots']
 const FLAGS = ['rest', 'final', 'entry']
-const DEADLINE_KEYS = ['after', 'goTo', 'setState']
-const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
+const DEADLINE_KEYS = ['after', 'moveTo', 'setState']
+const RULE_KEYS = ['when', 'from', 'moveTo', 'setState']
+/** Former names of keys, with the present ones. */
+const FORMER = { goTo: 'moveTo' } as const
+const isFormer = (key: string, known: readonly string[]): key is keyof typeof FORMER =>
+  Object.hasOwn(FORMER, key) && known.includes(FORMER[key as keyof typeof FORMER])
 
 /** The phases in which documents may be written: those marked `entry`, else the first one declared. */
 export function entryPhases(phases: Phases): string[] {
@@ -40,7 +44,7 @@ export function entryPhases(phases: Phases): string[] {
 /** The phases that a rule takes documents from; `any`: all but the final ones and its own target. */
 export function ruleSources(phases: Phases, rule: RuleNode): string[] {
   if (rule.from !== 'any') return [...rule.from]
-  return Object.keys(phases).filter((name) => !phases[name]?.final && name !== rule.goTo)
+  return Object.keys(phases).filter((name) => !phases[name]?.final && name !== rule.moveTo)
 }
 
 /**
@@ -90,11 +94,11 @@ function nameProblems(known: readonly string[], phases: Phases, rules: readonly 
   return [
     ...Object.entries(phases).flatMap(([name, phase]) => [
       ...(phase?.next ?? []).flatMap((next) => unknown(next, `phase '${name}'.next`)),
-      ...(phase?.deadline ? unknown(phase.deadline.goTo, `phase '${name}'.deadline.goTo`) : []),
+      ...(phase?.deadline ? unknown(phase.deadline.moveTo, `phase '${name}'.deadline.moveTo`) : []),
     ]),
     ...rules.flatMap((rule) => [
       ...(rule.from === 'any' ? [] : rule.from.flatMap((from) => unknown(from, `rule '${rule.when}'.from`))),
-      ...unknown(rule.goTo, `rule '${rule.when}'.goTo`),
+      ...unknown(rule.moveTo, `rule '${rule.when}'.moveTo`),
     ]),
   ]
 }
@@ -121,8 +125,8 @@ function unreachable(phases: Phases, rules: readonly RuleNode[], renameTargets: 
   const reached = new Set([...entryPhases(phases), ...renameTargets])
   const edges = (name: string) => [
     ...(phases[name]?.next ?? []),
-    ...(phases[name]?.deadline ? [phases[name]!.deadline!.goTo] : []),
-    ...rules.filter((rule) => ruleSources(phases, rule).includes(name)).map((rule) => rule.goTo),
+    ...(phases[name]?.deadline ? [phases[name]!.deadline!.moveTo] : []),
+    ...rules.filter((rule) => ruleSources(phases, rule).includes(name)).map((rule) => rule.moveTo),
   ]
   for (const name of reached) for (const next of edges(name)) reached.add(next)
   return Object.keys(phases)
@@ -187,13 +191,21 @@ function ruleProblems(rule: unknown, index: number): string[] {
 function partProblems(where: string, part: unknown, known: readonly string[]): string[] {
   if (!isObject(part)) return [notAnObject(where, part)]
   const missing = known.filter((key) => key !== 'setState' && part[key] === undefined)
-  return [...unknownKeys(where, part, known), ...missing.map((key) => `${where} has no ${key}`)]
+  const isRenamed = (key: string) => Object.keys(part).some((given) => isFormer(given, known) && FORMER[given] === key)
+  return [
+    ...unknownKeys(where, part, known),
+    ...missing.filter((key) => !isRenamed(key)).map((key) => `${where} has no ${key}`),
+  ]
 }
 
 function unknownKeys(where: string, part: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(part)
     .filter((key) => !known.includes(key))
-    .map((key) => `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`)
+    .map((key) =>
+      isFormer(key, known)
+        ? `${where}: ${renamedNow(key, FORMER[key], 'key')}`
+        : `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`,
+    )
 }
 
 /** The problems of a name with half a character in it: it would be stored as another name, and never be found again. */

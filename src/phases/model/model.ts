@@ -9,7 +9,7 @@ export interface Phase {
   readonly kind: 'working' | 'resting' | 'final'
   readonly next: readonly string[]
   readonly deadline:
-    | { readonly afterMs: number; readonly goTo: string; readonly setState: string | undefined }
+    | { readonly afterMs: number; readonly moveTo: string; readonly setState: string | undefined }
     | undefined
   /** The time that a document stays in a final phase, 0: it is removed immediately. */
   readonly keepForMs: number

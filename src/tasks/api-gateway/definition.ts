@@ -26,10 +26,10 @@ function defineGateway({ keepFor = DEFAULT_KEEP_FOR, ...settings }: ApiGatewaySe
       Deleted: { final: true, keepFor },
     },
     rules: [
-      { when: 'Running', from: ['Created', 'Stopped'], goTo: 'Starting' },
+      { when: 'Running', from: ['Created', 'Stopped'], moveTo: 'Starting' },
       // Even one that can't be started because its instance or domain can't: it would wait for them, and could never be stopped.
-      { when: 'Stopped', from: ['Created', 'Starting', 'Started'], goTo: 'Stopping' },
-      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+      { when: 'Stopped', from: ['Created', 'Starting', 'Started'], moveTo: 'Stopping' },
+      { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
     ],
     ...settings,
   })
@@ -46,7 +46,7 @@ function defineGatewayDatabase(settings: Omit<ApiGatewaySettings, 'keepFor'>) {
       Deleting: { next: ['Deleted'] },
       Deleted: { final: true },
     },
-    rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+    rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
     ...settings,
   })
 }

@@ -23,7 +23,7 @@ export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
     collection: DOMAIN_COLLECTIONS.runtimeDomain,
     phases: {
       Creating: { next: ['Created', 'Stopping', 'Deleting'] },
-      Created: resync ? { rest: true, deadline: { after: resync, goTo: 'Updating' } } : { rest: true },
+      Created: resync ? { rest: true, deadline: { after: resync, moveTo: 'Updating' } } : { rest: true },
       Updating: { next: ['Created', 'Stopping', 'Deleting'] },
       Stopping: { next: ['Stopped'] },
       Stopped: { rest: true },
@@ -31,13 +31,13 @@ export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
       Deleted: { final: true },
     },
     rules: [
-      { when: 'Running', from: ['Stopped'], goTo: 'Creating' },
+      { when: 'Running', from: ['Stopped'], moveTo: 'Creating' },
       // Even one that is being created, waits for a certificate that never comes, or is parked: it starts over with the current settings.
-      { when: 'Updating', from: ['Creating', 'Created', 'Updating'], goTo: 'Updating', setState: 'Running' },
+      { when: 'Updating', from: ['Creating', 'Created', 'Updating'], moveTo: 'Updating', setState: 'Running' },
       // A stopped one stays stopped; its next start applies the settings of that time.
-      { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
-      { when: 'Stopped', from: ['Created', 'Updating'], goTo: 'Stopping' },
-      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+      { when: 'Updating', from: ['Stopped'], moveTo: 'Stopped', setState: 'Stopped' },
+      { when: 'Stopped', from: ['Created', 'Updating'], moveTo: 'Stopping' },
+      { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
     ],
     ...settings,
   })

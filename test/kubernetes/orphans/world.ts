@@ -14,7 +14,7 @@ const { model } = lifecycleOf<{ _id: string; state?: 'Deleted' }>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
   // What is younger than a lease and 5 s is never removed.
   lockTimeout: '1s',
 })

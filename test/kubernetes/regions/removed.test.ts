@@ -24,7 +24,7 @@ const thing = lifecycleOf<Thing>().define({
     Deleting: { next: ['Deleted'] },
     Deleted: { final: true },
   },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  rules: [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }],
 })
 
 describeWithCluster('a Region that is removed', (kubernetes) => {

@@ -29,7 +29,7 @@ export const sites = () =>
       Deleting: { next: ['Deleted'] },
       Deleted: { final: true, keepFor: '1h' },
     },
-    rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+    rules: [{ when: 'Deleted', from: ['Creating', 'Created'], moveTo: 'Deleting' }],
   })
 
 export const CONFIG_MAP = { apiVersion: 'v1', kind: 'ConfigMap' }

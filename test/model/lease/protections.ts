@@ -8,7 +8,7 @@ import type { EndName } from './state.js'
 /** Ticks. */
 export const LOCK_TIMEOUT = 2
 export const PHASE = 'Working'
-export const RULE = { when: 'Deleted', from: [PHASE, 'Created'], goTo: 'Deleting' }
+export const RULE = { when: 'Deleted', from: [PHASE, 'Created'], moveTo: 'Deleting' }
 
 /** What of the protocol can be taken away: first what the product builds, then what its engine sees to. */
 export interface Protections {

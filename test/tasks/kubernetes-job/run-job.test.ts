@@ -22,7 +22,7 @@ const definition = lifecycleOf<Site>().define({
   name: 'site',
   collection: 'Site',
   phases: { Building: { next: ['Built'] }, Built: { rest: true } },
-  rules: [{ when: 'Rebuilding', from: ['Built', 'Building'], goTo: 'Building', setState: 'Built' }],
+  rules: [{ when: 'Rebuilding', from: ['Built', 'Building'], moveTo: 'Building', setState: 'Built' }],
 })
 
 /** Documents whose one phase builds something in a Job. */

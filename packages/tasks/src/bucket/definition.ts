@@ -17,7 +17,7 @@ export interface BucketSettings extends Omit<LifecycleSettingsSpec, 'fields' | '
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...settings }: BucketSettings = {}) {
-  const review = reviewEvery === 'never' ? {} : { deadline: { after: reviewEvery, goTo: 'Updating' as const } }
+  const review = reviewEvery === 'never' ? {} : { deadline: { after: reviewEvery, moveTo: 'Updating' as const } }
   return lifecycleOf<Bucket>().define({
     name: 'bucket',
     collection: BUCKET_COLLECTIONS.bucket,
@@ -29,10 +29,10 @@ export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...setti
       Deleted: { final: true, keepFor },
     },
     rules: [
-      { when: 'Updating', from: ['Created', 'Updating'], goTo: 'Updating', setState: 'Available' },
+      { when: 'Updating', from: ['Created', 'Updating'], moveTo: 'Updating', setState: 'Available' },
       // Creating starts over, even if it was parked for a mistake that its owner has corrected.
-      { when: 'Updating', from: ['Creating'], goTo: 'Creating', setState: 'Available' },
-      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+      { when: 'Updating', from: ['Creating'], moveTo: 'Creating', setState: 'Available' },
+      { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
     ],
     ...settings,
   })

@@ -16,7 +16,7 @@ export interface KubernetesJobSettings extends Omit<LifecycleSettingsSpec, 'fiel
 export function kubernetesJobDefinition(given: KubernetesJobSettings = {}) {
   const { keepEndedFor, keepFor = '1h', ...settings } = given
   const ended = keepEndedFor
-    ? ({ rest: true, deadline: { after: keepEndedFor, goTo: 'Deleting' } } as const)
+    ? ({ rest: true, deadline: { after: keepEndedFor, moveTo: 'Deleting' } } as const)
     : ({ rest: true } as const)
   return lifecycleOf<KubernetesJob>().define({
     name: 'kubernetes-job',
@@ -32,15 +32,15 @@ export function kubernetesJobDefinition(given: KubernetesJobSettings = {}) {
       Deleted: { final: true, keepFor },
     },
     rules: [
-      { when: 'Cancelled', from: ['Creating', 'Running'], goTo: 'Cancelling' },
+      { when: 'Cancelled', from: ['Creating', 'Running'], moveTo: 'Cancelling' },
       // Creating: a parked one begins with the current settings.
       {
         when: 'Retrying',
         from: ['Creating', 'Succeeded', 'Failed', 'Cancelled'],
-        goTo: 'Creating',
+        moveTo: 'Creating',
         setState: 'Running',
       },
-      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+      { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
     ],
     ...settings,
   })

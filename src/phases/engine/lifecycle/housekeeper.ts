@@ -105,8 +105,8 @@ export class Housekeeper {
     for (const rule of found.rules.get(model.name) ?? []) {
       const moved = this.count(await applyRule(this.env, rule), counts)
       if (moved === 0) continue
-      if (model.phases.get(rule.goTo)?.kind === 'working') due.add(rule.goTo)
-      observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.goTo, count: moved })
+      if (model.phases.get(rule.moveTo)?.kind === 'working') due.add(rule.moveTo)
+      observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.moveTo, count: moved })
     }
     for (const phase of model.phases.values()) {
       if (phase.kind !== 'final' || !due.delete(phase.name)) continue

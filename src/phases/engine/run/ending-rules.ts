@@ -198,13 +198,13 @@ export class EndingRules {
   }
 
   private deadlineMove(held: Held): EndKind {
-    const { goTo, setState, afterMs } = held.phase.deadline!
+    const { moveTo, setState, afterMs } = held.phase.deadline!
     const state: unknown = held.document['state'] ?? null
     return {
       kind: 'moveTo',
       step: this.stepName(held),
-      to: goTo,
-      forMs: this.sleepIn(goTo),
+      to: moveTo,
+      forMs: this.sleepIn(moveTo),
       by: 'deadline',
       reason: cut(`longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`, 'reason'),
       setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
