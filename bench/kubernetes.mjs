@@ -114,7 +114,7 @@ function replicaOf({ db, cluster, namespace, size, watched, times, i }) {
       }
       if (times.ready.has(doc._id)) times.stepsAfter.set(doc._id, (times.stepsAfter.get(doc._id) ?? 0) + 1)
       const readiness = await mine.ready({ ...CERTIFICATE, metadata })
-      if (!readiness.ready) return step.wait(readiness.reason)
+      if (!readiness.done) return step.wait(readiness.text)
       await mine.ensure({ ...INGRESS, metadata, spec: ingressSpec(doc._id) })
       return step.moveTo('Created')
     }),

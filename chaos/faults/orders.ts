@@ -70,8 +70,8 @@ export async function workOnOrders({ name, uri, database, ledgerUri, lockTimeout
           ...{ priority: RANKS[i % RANKS.length]!, asks: order.asks && i === 0 },
         })
         await step.children(PARCELS.map((key, i) => parcelDefinition.child(key, parcel(i))))
-        const done = await step.childrenDone({ rule: 'allDone', recheck: '10s' })
-        return done.decided ? step.moveTo('Shipped') : step.wait(done.text, { on: 'parcel' })
+        const ended = await step.childrenDone({ rule: 'allDone', recheck: '10s' })
+        return ended.done ? step.moveTo('Shipped') : step.wait(ended.text, { on: 'parcel' })
       },
     },
     { onMoved },

@@ -70,7 +70,7 @@ const pages = page.handle({
         return step.again({ step: 'ready' })
       }
       const readiness = await held.ready(deployment(doc))
-      return readiness.ready ? step.moveTo('Created') : step.wait(readiness.reason)
+      return readiness.done ? step.moveTo('Created') : step.wait(readiness.text)
     },
   ),
 
@@ -82,7 +82,7 @@ const pages = page.handle({
         await held.remove(deployment(doc), { propagation: 'Foreground' }),
         await held.remove(configMap(doc)),
       ]
-      for (const removal of removals) if (!removal.gone) return step.wait(removal.reason)
+      for (const removal of removals) if (!removal.done) return step.wait(removal.text)
       return step.moveTo('Deleted')
     },
   ),

@@ -1,4 +1,5 @@
 export { brand } from './brand.js'
+export { withFormerFields } from './former.js'
 export { didYouMean, editDistance, nearest } from './nearest.js'
 export { numbersOf, OWN_READING, type OwnersNumbers, ownReads } from './own-reads.js'
 export { DOORBELL_MODES, type DoorbellMode, processOptions } from './process-options.js'

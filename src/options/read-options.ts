@@ -66,14 +66,14 @@ export function unknownOptions(
     .filter((name) => !known.includes(name) && !also.includes(name))
     .map((name) =>
       Object.hasOwn(renamed, name)
-        ? renamedNow(name, renamed[name]!, noun)
+        ? renamedNow(name, renamed[name]!)
         : `unknown ${noun} '${name}'${meant(name, told)}; known: ${told.join(', ')}`,
     )
 }
 
 /** The problem of a former name. */
-export const renamedNow = (former: string, name: string, noun = 'option'): string =>
-  `expected ${noun} ${name}, got ${former}: it is called ${name} now`
+export const renamedNow = (former: string, name: string): string =>
+  `expected ${name}, got ${former}: it is called ${name} now`
 
 /** Returns `(did you mean 'x'?)` or an empty string. All names of one or two letters are near each other, so only their case is corrected. */
 export function meant(name: string, known: readonly string[]): string {

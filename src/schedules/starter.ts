@@ -146,7 +146,7 @@ export class Starter {
         throw error
       })
     if (there?.phase === undefined) return { ...(await this.read(id)), isHere: false } as StartedState
-    return there.reached ? this.read(id) : before
+    return there.done ? this.read(id) : before
   }
 
   private async read(id: string): Promise<StartedState> {

@@ -85,9 +85,9 @@ describe('a database that reads by options of its own', () => {
             return step.again({ step: 'wait' })
           }
           const there = await step.waitFor(parcel.at(`order/${doc._id}/left`, 'Packed'))
-          if (!there.reached) return step.wait(there.text)
-          const done = await step.childrenDone({ rule: 'allSucceeded' })
-          if (!done.decided) return step.wait(done.text)
+          if (!there.done) return step.wait(there.text)
+          const ended = await step.childrenDone({ rule: 'allSucceeded' })
+          if (!ended.done) return step.wait(ended.text)
           const [left] = await step.childrenOf(parcel)
           return step.moveTo('Sent', { set: { amount: doc.amount, n: left!.n } } as never)
         },

@@ -53,7 +53,7 @@ describe('a URI', () => {
   it('with an option by its former name is refused with the new one', async () => {
     const options = { uri: 'mongodb://127.0.0.1:1', timeoutMs: 100, lockTimeoutMs: 3_000 }
     await expect(connectDatabase(options as never)).rejects.toThrow(
-      'connectDatabase: expected option timeout, got timeoutMs: it is called timeout now; expected option lockTimeout, got lockTimeoutMs: it is called lockTimeout now',
+      'connectDatabase: expected timeout, got timeoutMs: it is called timeout now; expected lockTimeout, got lockTimeoutMs: it is called lockTimeout now',
     )
   })
 

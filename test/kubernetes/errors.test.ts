@@ -100,7 +100,7 @@ describeWithCluster('what a cluster refuses', (kubernetes) => {
 
   test('a namespace that is not there, or is being deleted', async () => {
     expect(await thrownBy((await held()).ensure(mapIn('nowhere')))).toBeInstanceOf(NamespaceMissing)
-    expect(await (await held()).remove(mapIn('nowhere'))).toEqual({ gone: true })
+    expect(await (await held()).remove(mapIn('nowhere'))).toMatchObject({ done: true })
     const namespace = await kubernetes().namespace('errors')
     const keeper = await kubernetes().make({
       ...mapIn(namespace, 'keeper'),

@@ -61,7 +61,7 @@ describeWithCluster('a replica that is paused between its check and its write', 
     clusters.push(cluster)
     const lifecycle = { name: 'site', collection: 'Site', db: database.db }
     const where = (doc: Readonly<Site>, step: RunningStep) => cluster.hold(doc, step, lifecycle)
-    const gone = async (doc: Site, held: HeldCluster) => (await held.remove(page(doc))).gone
+    const gone = async (doc: Site, held: HeldCluster) => (await held.remove(page(doc))).done
     return new Replica({
       db: database.db,
       lifecycles: [

@@ -78,22 +78,22 @@ describeWithCluster('what a step may do in a cluster', (kubernetes) => {
     test('what is not there is gone', async () => {
       const mine = await held('f', 1)
       await mine.ensure(map('f'))
-      expect(await mine.remove(map('f'))).toEqual({ gone: true })
-      expect(await mine.remove(map('f'))).toEqual({ gone: true })
+      expect(await mine.remove(map('f'))).toMatchObject({ done: true })
+      expect(await mine.remove(map('f'))).toMatchObject({ done: true })
     })
 
     test('names the finalizers that hold an object; meanwhile it cannot be made anew', async () => {
       const mine = await held('g', 1)
       await mine.ensure(map('g', {}, ['example.com/hold']))
-      const there = { gone: false, reason: 'ConfigMap g is still there, held by the finalizer example.com/hold' }
+      const there = { done: false, text: 'ConfigMap g is still there, held by the finalizer example.com/hold' }
       expect(await mine.remove(map('g'))).toEqual(there)
       expect(await mine.remove(map('g'))).toEqual(there)
-      expect(await mine.ready(map('g'))).toMatchObject({ ready: false, reason: 'ConfigMap g is being deleted' })
+      expect(await mine.ready(map('g'))).toMatchObject({ done: false, text: 'ConfigMap g is being deleted' })
       await expect(mine.ensure(map('g'))).rejects.toThrow(BeingDeleted)
       const patch = [{ op: 'remove', path: '/metadata/finalizers' }]
       const http = { method: 'PATCH', body: patch, contentType: 'application/json-patch+json' } as const
       await cluster.answerTo({ verb: 'patch', kind: map('g'), namespace, object: 'g', http })
-      expect(await mine.remove(map('g'))).toEqual({ gone: true })
+      expect(await mine.remove(map('g'))).toMatchObject({ done: true })
     })
   })
 })

@@ -72,7 +72,7 @@ describeWithCluster('a process that stands still for longer than its lease', (ku
             Creating: async (_doc, step) => step.moveTo('Created'),
             Deleting: onCluster(where, async (doc, step, held) => {
               const removal = await held.remove(mapOf(doc._id))
-              return removal.gone ? step.moveTo('Deleted') : step.wait(removal.reason)
+              return removal.done ? step.moveTo('Deleted') : step.wait(removal.text)
             }),
           }),
       ],

@@ -23,7 +23,7 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
   })
   const held = () => holdThing({ cluster, db: database.db }, 'a')
   async function becomesReady(mine: HeldCluster, what: KubernetesObject): Promise<void> {
-    await eventually(async () => expect(await mine.ready(what)).toMatchObject({ ready: true }))
+    await eventually(async () => expect(await mine.ready(what)).toMatchObject({ done: true }))
   }
   async function setStatus(what: KubernetesObject, status: object): Promise<void> {
     const http = { method: 'PATCH', body: { status }, contentType: 'application/merge-patch+json' } as const
@@ -35,11 +35,11 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
     const mine = await held()
     const deployment = object('apps/v1', 'Deployment', 'd', { replicas: 2, selector, template })
     expect(await mine.ready(deployment)).toEqual({
-      ready: false,
-      reason: `there is no Deployment d in namespace ${namespace}`,
+      done: false,
+      text: `there is no Deployment d in namespace ${namespace}`,
     })
     const made = await mine.ensure(deployment)
-    expect(readinessOf(made)).toMatchObject({ ready: false, reason: expect.stringMatching(/^Deployment d .*not seen/) })
+    expect(readinessOf(made)).toMatchObject({ done: false, text: expect.stringMatching(/^Deployment d .*not seen/) })
     const others = [
       object('apps/v1', 'StatefulSet', 's', { replicas: 1, selector, template, serviceName: 'a' }),
       object('apps/v1', 'DaemonSet', 'n', { selector, template }),
@@ -52,17 +52,20 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
     for (const other of others) await mine.ensure(other)
     for (const one of [deployment, ...others]) await becomesReady(mine, one)
     const address = await mine.ready(others.at(-1)!, { address: true })
-    expect(address).toMatchObject({ ready: false, reason: 'Ingress i has no address yet' })
+    expect(address).toMatchObject({ done: false, text: 'Ingress i has no address yet' })
     const rolled = await mine.ensure({ ...deployment, spec: { replicas: 3, selector, template } })
-    expect(readinessOf(rolled).ready).toBe(false)
+    expect(readinessOf(rolled).done).toBe(false)
     await becomesReady(mine, deployment)
     const foreground = await mine.remove(deployment, { propagation: 'Foreground' })
     const reason = 'Deployment d is still there until all that belongs to it is gone'
     // All of it may be gone by now.
-    expect([{ gone: true }, { gone: false, reason }]).toContainEqual(foreground)
+    expect([
+      { done: true, text: expect.any(String) },
+      { done: false, text: reason },
+    ]).toContainEqual(foreground)
     const live = { ...deployment, metadata: { ...deployment.metadata, finalizers: ['foregroundDeletion'] } }
-    expect(removalOf(deployment, live)).toEqual({ gone: false, reason })
-    await eventually(async () => expect(await mine.remove(deployment)).toEqual({ gone: true }))
+    expect(removalOf(deployment, live)).toEqual({ done: false, text: reason })
+    await eventually(async () => expect(await mine.remove(deployment)).toMatchObject({ done: true }))
   })
 
   test('a Certificate: its condition Ready, in its own words', async () => {
@@ -74,7 +77,7 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
     await eventually(async () => {
       const readiness = await mine.ready(certificate({}))
       expect(readiness).toMatchObject({
-        reason: expect.stringMatching(/^Certificate web is not Ready: DoesNotExist: /),
+        text: expect.stringMatching(/^Certificate web is not Ready: DoesNotExist: /),
       })
     })
     await mine.ensure(certificate(issuerRef))
@@ -85,10 +88,10 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
     const mine = await held()
     const service = object('v1', 'Service', 'lb', { type: 'LoadBalancer', ports: [{ port: 80 }] })
     expect(readinessOf(await mine.ensure(service))).toMatchObject({
-      reason: 'Service lb has no load balancer address yet',
+      text: 'Service lb has no load balancer address yet',
     })
     await setStatus(service, { loadBalancer: { ingress: [{ ip: '192.0.2.1' }] } })
-    expect(await mine.ready(service)).toMatchObject({ ready: true })
+    expect(await mine.ready(service)).toMatchObject({ done: true })
     const resources = { requests: { storage: '1Mi' } }
     const accessModes = ['ReadWriteOnce']
     const volume = { capacity: resources.requests, accessModes, hostPath: { path: '/nowhere' } }
@@ -100,8 +103,8 @@ describeWithCluster('readiness, as real controllers have it', (kubernetes) => {
       ...{ accessModes, resources, storageClassName: '', volumeName: `volume-${namespace}` },
     })
     expect(readinessOf(await mine.ensure(claim))).toMatchObject({
-      ready: false,
-      reason: expect.stringMatching('Pending'),
+      done: false,
+      text: expect.stringMatching('Pending'),
     })
     await becomesReady(mine, claim)
     await mine.remove(claim)
@@ -164,33 +167,33 @@ describe('readiness of what a test cannot bring about', () => {
       'has 1 of 2 pods available',
     ],
   ])('%s %j', (kind, status, spec, says) => {
-    expect(judged(kind, status, spec)).toMatchObject({ ready: false, reason: `${kind} x ${says}` })
+    expect(judged(kind, status, spec)).toMatchObject({ done: false, text: `${kind} x ${says}` })
   })
 
   test('a Job that has given up, and a claim that has lost its volume, have failed', () => {
     const failed = condition('Failed', 'True', { reason: 'BackoffLimitExceeded', message: 'no more tries' })
     expect(judged('Job', failed, {}, 1, 'batch/v1')).toMatchObject({
-      ...{ ready: false, failed: true, reason: 'Job x has failed: BackoffLimitExceeded: no more tries' },
+      ...{ done: false, failed: true, text: 'Job x has failed: BackoffLimitExceeded: no more tries' },
     })
     expect(judged('Job', { active: 1, failed: 2 }, {}, 1, 'batch/v1')).toMatchObject({
-      reason: 'Job x is running (1 pods, after 2 failed)',
+      text: 'Job x is running (1 pods, after 2 failed)',
     })
-    expect(judged('Job', condition('Complete', 'True'), {}, 1, 'batch/v1')).toMatchObject({ ready: true })
+    expect(judged('Job', condition('Complete', 'True'), {}, 1, 'batch/v1')).toMatchObject({ done: true })
     expect(judged('PersistentVolumeClaim', { phase: 'Lost' }, {}, 1, 'v1')).toMatchObject({ failed: true })
   })
 
   test('a custom kind: Ready or Available of the present spec, or the condition that was asked for', () => {
     const custom = (status: object) => judged('Widget', status, {}, 2, 'example.com/v1')
-    expect(custom({})).toMatchObject({ reason: 'Widget x is not Ready yet: it has no condition Ready or Available' })
-    expect(custom(condition('Available', 'True'))).toMatchObject({ ready: true })
-    expect(custom(condition('Ready', 'True', { observedGeneration: 1 }))).toMatchObject({ ready: false })
+    expect(custom({})).toMatchObject({ text: 'Widget x is not Ready yet: it has no condition Ready or Available' })
+    expect(custom(condition('Available', 'True'))).toMatchObject({ done: true })
+    expect(custom(condition('Ready', 'True', { observedGeneration: 1 }))).toMatchObject({ done: false })
     const widget = {
       apiVersion: 'example.com/v1',
       kind: 'Widget',
       metadata: { name: 'x' },
       status: condition('Synced', 'False'),
     }
-    expect(readinessOf(widget, { condition: 'Synced' })).toMatchObject({ reason: 'Widget x is not Synced' })
+    expect(readinessOf(widget, { condition: 'Synced' })).toMatchObject({ text: 'Widget x is not Synced' })
   })
 
   test('a namespace that is being deleted: what it says remains', () => {
@@ -200,8 +203,8 @@ describe('readiness of what a test cannot bring about', () => {
       { type: 'NamespaceDeletionDiscoveryFailure', status: 'False', message: 'All resources discovered' },
     ]
     expect(removalOf(namespace, { ...namespace, status: { phase: 'Terminating', conditions } })).toEqual({
-      gone: false,
-      reason: 'Namespace gw is still there: Some resources are remaining: pods.',
+      done: false,
+      text: 'Namespace gw is still there: Some resources are remaining: pods.',
     })
   })
 })

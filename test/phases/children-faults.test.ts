@@ -67,8 +67,8 @@ describe('children, where a connection breaks', () => {
         },
         async Shipping(_doc, step) {
           await step.children([parcel.child('a', { weight: 1 }), label.child('a', { weight: 1 })])
-          const done = await step.childrenDone({ rule: 'allDone' })
-          return done.decided ? step.moveTo('Shipped', { set: { ended: done.text } }) : step.wait(done.text)
+          const ended = await step.childrenDone({ rule: 'allDone' })
+          return ended.done ? step.moveTo('Shipped', { set: { ended: ended.text } }) : step.wait(ended.text)
         },
       }),
       parcelsWith(),

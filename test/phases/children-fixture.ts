@@ -68,10 +68,10 @@ export function ordersWith(options: ChildrenDoneOptions = { rule: 'allSucceeded'
   const lifecycle = order.handle({
     async Shipping(doc, step) {
       await step.children(doc.parcels.map((key) => parcel.child(key, { weight: 1, fails: key.endsWith('!') })))
-      const done = await step.childrenDone(options)
-      seen.push(done)
-      if (!done.decided) return step.wait(done.text)
-      return step.moveTo(done.met ? 'Shipped' : 'Stuck', { set: { ended: done.text } })
+      const ended = await step.childrenDone(options)
+      seen.push(ended)
+      if (!ended.done) return step.wait(ended.text)
+      return step.moveTo(ended.met ? 'Shipped' : 'Stuck', { set: { ended: ended.text } })
     },
   })
   return { seen, lifecycle }

@@ -53,8 +53,8 @@ describe('children of a former document, after another was inserted with its _id
       },
       async Shipping(doc, step) {
         await step.children(doc.parcels.map((key) => parcel.child(key, { weight: weights.length + 1 })))
-        const done = await step.childrenDone({ rule: 'allSucceeded' })
-        if (!done.decided) return step.wait(done.text)
+        const ended = await step.childrenDone({ rule: 'allSucceeded' })
+        if (!ended.done) return step.wait(ended.text)
         weights.push(...(await step.childrenOf(parcel)).map(({ weight }) => weight as number))
         return step.moveTo('Shipped')
       },
@@ -144,7 +144,7 @@ describe('children of a former document, after another was inserted with its _id
       parcelsWith(async (doc, step) => {
         if (doc._id !== idOf('old')) return packed(doc, step)
         const there = await step.waitFor(order.at('o', 'Shipped'))
-        return there.reached ? step.moveTo('Packed') : step.wait(there.text)
+        return there.done ? step.moveTo('Packed') : step.wait(there.text)
       }),
     ])
     await parcels().insertOne({

@@ -125,10 +125,10 @@ describe('children and flows beside crashes and lost answers', () => {
                 label.child('a', { round: doc.round }),
               ])
               hiccup()
-              const done = await step.childrenDone({ rule: 'allDone' })
-              if (!done.decided) return step.wait(done.text)
-              if (done.counts.succeeded !== 4)
-                wrong.push(`turn ${turn}: ${doc._id} counts ${JSON.stringify(done.counts)}`)
+              const ended = await step.childrenDone({ rule: 'allDone' })
+              if (!ended.done) return step.wait(ended.text)
+              if (ended.counts.succeeded !== 4)
+                wrong.push(`turn ${turn}: ${doc._id} counts ${JSON.stringify(ended.counts)}`)
               return step.moveTo('Shipped')
             },
             async Deleting(_doc, step) {

@@ -44,8 +44,8 @@ describe('children are removed before their parent', () => {
           parcel.child('right', { weight: 1 }),
           label.child('left', { weight: 1 }),
         ])
-        const done = await step.childrenDone({ rule: 'allDone' })
-        return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+        const ended = await step.childrenDone({ rule: 'allDone' })
+        return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
       },
       async Deleting(_doc, step) {
         const gone = await step.removeChildren()
@@ -141,8 +141,8 @@ describe('children of a lifecycle with onRemoved are removed before their parent
       order.handle({
         async Shipping(_doc, step) {
           await step.children([told.child('left', { weight: 1 }), told.child('right', { weight: 1 })])
-          const done = await step.childrenDone({ rule: 'allDone' })
-          return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+          const ended = await step.childrenDone({ rule: 'allDone' })
+          return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
         },
         async Deleting(_doc, step) {
           const gone = await step.removeChildren()
@@ -200,8 +200,8 @@ describe('children of some lists are removed, and may be inserted again', () => 
           list: 'goods',
         })
         await step.children([kept.child('bill', { weight: run })], { list: 'papers' })
-        const done = await step.childrenDone({ rule: 'allDone' })
-        return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+        const ended = await step.childrenDone({ rule: 'allDone' })
+        return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
       },
       Deleting: async (_doc: Order, step: Step<'Deleted', Order>) => step.moveTo('Deleted'),
     } as never),

@@ -21,7 +21,7 @@ describe('children', () => {
     // Once before they had ended, and once when all had: no run in between, and no back-off.
     expect(seen.map(({ counts }) => counts.succeeded)).toEqual([0, 2])
     expect(seen[0]).toEqual({
-      decided: false,
+      done: false,
       met: false,
       counts: { total: 2, succeeded: 0, failed: 0, parked: 0, open: 2, removed: 0 },
       worst: 'open',
@@ -162,8 +162,8 @@ describe('children', () => {
     const lifecycle = order.handle({
       async Shipping(doc, step) {
         await step.children(doc.parcels.map((key) => parcel.child(key, { weight: 1, fails: key.endsWith('!') })))
-        const done = await step.childrenDone({ rule: 'allDone', wake: 'each' })
-        return done.decided ? step.moveTo('Shipped') : step.wait(done.text, { ...(on && { on }) })
+        const ended = await step.childrenDone({ rule: 'allDone', wake: 'each' })
+        return ended.done ? step.moveTo('Shipped') : step.wait(ended.text, { ...(on && { on }) })
       },
     })
     const children = parcelsWith(async (doc, step) =>
@@ -197,12 +197,12 @@ describe('children', () => {
       async Shipping(doc, step) {
         runs += 1
         await step.children(doc.parcels.map((key) => parcel.child(key, { weight: 1 })))
-        const done = await step.childrenDone({ rule: 'allDone' })
+        const ended = await step.childrenDone({ rule: 'allDone' })
         if (runs === 1) {
           counted.open()
           await go.wait
         }
-        return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+        return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
       },
     })
     const [ofOrders, ofParcels] = [await prepared([lifecycle]), await prepared([parcelsWith()])]

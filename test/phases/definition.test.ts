@@ -86,12 +86,12 @@ describe('a lifecycle is checked when it is defined', () => {
     [
       "a rule's former goTo",
       { rules: [{ when: 'Deleted', from: ['A'], goTo: 'B' }] },
-      /^rule 'Deleted': expected key moveTo, got goTo: it is called moveTo now$/,
+      /^rule 'Deleted': expected moveTo, got goTo: it is called moveTo now$/,
     ],
     [
       "a deadline's former goTo",
       { phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'B' } }, B: { final: true } } },
-      /^phase 'A'\.deadline: expected key moveTo, got goTo: it is called moveTo now$/,
+      /^phase 'A'\.deadline: expected moveTo, got goTo: it is called moveTo now$/,
     ],
     ['rules that are no list', { rules: { Deleted: 'B' } }, /rules must be a list, got {"Deleted":"B"}/],
     ['no phases', { phases: {} }, /declares no phases/],

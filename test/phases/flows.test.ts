@@ -235,8 +235,8 @@ describe('a flow', () => {
         ...outer.handle({
           async build(doc, step) {
             await step.children([inner.child('x', { day: doc.run.day })])
-            const done = await step.childrenDone({ rule: 'allSucceeded' })
-            return done.decided ? step.moveTo('Succeeded') : step.wait(done.text)
+            const ended = await step.childrenDone({ rule: 'allSucceeded' })
+            return ended.done ? step.moveTo('Succeeded') : step.wait(ended.text)
           },
         }),
         inner.handle({

@@ -78,7 +78,7 @@ describe('an _id that comes from data', () => {
     const wrong = [...NO_IDS, ['null', null]].map(([, id]) => id)
     const found = await ran(wrong, async (id, step) => {
       const there = await step.waitFor(thing.at(id as never, 'Created'))
-      return there.reached ? step.moveTo('Sent') : step.wait(there.text)
+      return there.done ? step.moveTo('Sent') : step.wait(there.text)
     })
     expect(found).toHaveLength(wrong.length)
     for (const { phase, progress } of found) {

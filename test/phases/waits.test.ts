@@ -28,7 +28,7 @@ function notes(options?: WaitForOptions) {
       const target: DocumentPhases = lifecycle ? { lifecycle, id: doc.on, phases } : parcel.at(doc.on, 'Packed')
       const there = await step.waitFor(target, options)
       said.push(there.text)
-      return there.reached ? step.moveTo('Sent', { set: { seen: String(there.phase) } }) : step.wait(there.text)
+      return there.done ? step.moveTo('Sent', { set: { seen: String(there.phase) } }) : step.wait(there.text)
     },
   })
   return { said, lifecycle }
@@ -129,7 +129,7 @@ describe('a document that waits for the phase of another', () => {
       parents.lifecycle,
       parcelsWith(async (_doc, step) => {
         const there = await step.waitFor(order.at('o', 'Shipped'))
-        return there.reached ? step.moveTo('Packed') : step.wait(there.text)
+        return there.done ? step.moveTo('Packed') : step.wait(there.text)
       }),
     ])
     await insert(['left'])

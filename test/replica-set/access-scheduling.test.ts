@@ -48,8 +48,8 @@ const orders = order.handle(
       step.answer ? step.moveTo('Shipping') : step.ask({ question: 'Ship it?', options: ['yes', 'no'] }),
     Shipping: async (_doc, step) => {
       await step.children(['a', 'b'].map((key) => parcel.child(key, { tenant: key })))
-      const done = await step.childrenDone({ rule: 'allSucceeded' })
-      return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+      const ended = await step.childrenDone({ rule: 'allSucceeded' })
+      return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
     },
     Deleting: async (_doc, step) => {
       const gone = await step.removeChildren()

@@ -185,7 +185,7 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
       const lease = { id: 'p', token: 'r~1#1.1', leftMs: () => 1_000 }
       const env = { model: { name: 'parent', settings: child.model.settings }, collection: holder, relatives }
       const run = { env, held: { lease, phase: { name: 'Inserting' } }, progress: {}, awaits: undefined }
-      expect(await waitFor(run as never, child.at('moves', 'Done'), {})).toMatchObject({ reached: false, phase: PHASE })
+      expect(await waitFor(run as never, child.at('moves', 'Done'), {})).toMatchObject({ done: false, phase: PHASE })
       const stored: unknown[] = []
       const children = new StepChildren({ ...run, checkpoint: async () => void stored.push('list') } as never)
       const inserting = children.insert([child.child('comes', { _id: 'comes' })], { list: 'List' })

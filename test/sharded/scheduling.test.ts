@@ -115,8 +115,8 @@ describeWithMongos('what schedulers have, in sharded collections', () => {
           const labels = KEYS.map((key) => label.child(key, {}))
           const some = KEYS.map((key) => parcel.child(key, { tenant: Number(key) % 2 ? 'a' : 'b', priority: 'high' }))
           await step.children([...some, ...labels])
-          const done = await step.childrenDone({ rule: 'allDone' })
-          return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+          const ended = await step.childrenDone({ rule: 'allDone' })
+          return ended.done ? step.moveTo('Shipped') : step.wait(ended.text)
         },
         Deleting: async (_doc, step) => {
           const gone = await step.removeChildren()

@@ -10,7 +10,7 @@ import {
   type ObjectMeta,
   type ObjectRef,
 } from '../api/objects.js'
-import { type Readiness, type ReadyOptions, readinessOf } from '../readiness/index.js'
+import { asReadiness, type Readiness, type ReadyOptions, readinessOf } from '../readiness/index.js'
 import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from './ownership.js'
 import { deleteAsSeen, type Removal, type RemoveOptions, removalOf, whatHolds } from './removal.js'
 
@@ -81,15 +81,15 @@ export class HeldCluster {
     })
   }
 
-  /** Judges the object's readiness: `reason` says what is missing. Only reads. */
+  /** Judges the object's readiness: `text` says what is missing. Only reads. */
   async ready(ref: ObjectRef, options: ReadyOptions = {}): Promise<Readiness> {
     const object = await this.get(ref)
-    if (!object) return { ready: false, reason: `there is no ${fullNameOf(ref)}` }
+    if (!object) return asReadiness({ done: false, text: `there is no ${fullNameOf(ref)}` })
     return readinessOf(object, options)
   }
 
   /**
-   * Removes the object and returns the progress; `reason` names the finalizers that hold it. An object that doesn't exist is
+   * Removes the object and returns the progress; `text` names the finalizers that hold it. An object that doesn't exist is
    * gone. Call it again after a wait until it is.
    * @throws NotOwned, StaleFence: nothing was removed
    * @throws KubernetesConflict, and the errors of any request (Cluster)
@@ -97,7 +97,7 @@ export class HeldCluster {
   async remove(ref: ObjectRef, options: RemoveOptions = {}): Promise<Removal> {
     return this.repeated(ref, 'delete', async () => {
       const live = await this.get(ref)
-      if (!live) return { gone: true }
+      if (!live) return removalOf(ref, undefined)
       await this.assertWritable(live, 'delete')
       if (live.metadata.deletionTimestamp === undefined) {
         await deleteAsSeen(this.cluster, live, options, this.limitsOfWrite())

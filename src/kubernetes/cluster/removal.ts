@@ -1,3 +1,4 @@
+import { withFormerFields } from '../../options/index.js'
 import type { ApiServer, CallOptions } from '../api/api-server.js'
 import { type KubernetesObject, nameOf, type ObjectRef } from '../api/objects.js'
 
@@ -12,8 +13,13 @@ export interface RemoveOptions {
   readonly gracePeriodSeconds?: number
 }
 
-/** The state of a removal; `reason` is for `step.wait`. */
-export type Removal = { readonly gone: true } | { readonly gone: false; readonly reason: string }
+/** The progress of a removal. */
+export interface Removal {
+  /** True once the object is gone. Until then: `return step.wait(removal.text)`. */
+  readonly done: boolean
+  /** For people: `ConfigMap g is still there, held by the finalizer example.com/hold`. */
+  readonly text: string
+}
 
 /** The finalizer of an object that was deleted with propagation 'Foreground'. */
 const DEPENDENTS = 'foregroundDeletion'
@@ -45,7 +51,8 @@ export async function deleteAsSeen(
  * @param live the object under that name now
  */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
-  return live ? { gone: false, reason: `${nameOf(ref)} ${whatHolds(live)}` } : { gone: true }
+  const text = `${nameOf(ref)} ${live ? whatHolds(live) : 'is gone'}`
+  return withFormerFields('remove', { done: !live, text }, { gone: 'done', reason: 'text' })
 }
 
 /** The reason why a deleted object still exists, in words that follow its name. */

@@ -107,7 +107,7 @@ export class Orphans {
       if (now.kept !== undefined) return left(now.kept)
       await deleteAsSeen(cluster, live)
       const removal = removalOf(orphan.ref, await cluster.get(orphan.ref))
-      return removal.gone ? 'removed' : left(removal.reason)
+      return removal.done ? 'removed' : left(removal.text)
     } catch (error) {
       if (error instanceof KubernetesConflict) return left('it was changed meanwhile')
       if (error instanceof KubernetesError) return { left: error.message, failed: true }

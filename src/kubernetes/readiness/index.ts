@@ -1,3 +1,4 @@
+import { withFormerFields } from '../../options/index.js'
 import { groupOf } from '../api/discovery.js'
 import { type KubernetesObject, nameOf } from '../api/objects.js'
 import { claim, conditionIs, custom, GENERAL, ingress, namespace, service } from './others.js'
@@ -28,10 +29,15 @@ const RULES: Readonly<Record<string, Rule>> = {
  */
 export function readinessOf(object: KubernetesObject, options: ReadyOptions = {}): Readiness {
   const missing = missingOf(object, options)
-  if (missing === undefined) return { ready: true, object }
-  if (typeof missing === 'string') return { ready: false, reason: `${nameOf(object)} ${missing}`, object }
-  return { ready: false, reason: `${nameOf(object)} ${missing.failed}`, failed: true, object }
+  const says = (words: string) => `${nameOf(object)} ${words}`
+  if (missing === undefined) return asReadiness({ done: true, text: says('is ready'), object })
+  if (typeof missing === 'string') return asReadiness({ done: false, text: says(missing), object })
+  return asReadiness({ done: false, text: says(missing.failed), failed: true, object })
 }
+
+/** A verdict whose former fields are refused. */
+export const asReadiness = (verdict: Readiness): Readiness =>
+  withFormerFields('ready', verdict, { ready: 'done', reason: 'text' })
 
 function missingOf(object: KubernetesObject, options: ReadyOptions): Missing {
   if (object.metadata.deletionTimestamp !== undefined) return 'is being deleted'

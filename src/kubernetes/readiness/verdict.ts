@@ -1,14 +1,14 @@
 import type { KubernetesObject } from '../api/objects.js'
 
 /**
- * The readiness of an object: whether it serves its purpose; `reason` is for `step.wait`. `failed`: it never will without help, however
- * long a handler waits (a Job that has given up).
+ * The readiness of an object: `done` once it serves its purpose; until then `text` is for `step.wait`. `failed`: it never will without
+ * help, however long a handler waits (a Job that has given up).
  */
 export type Readiness =
-  | { readonly ready: true; readonly object: KubernetesObject }
+  | { readonly done: true; readonly text: string; readonly object: KubernetesObject }
   | {
-      readonly ready: false
-      readonly reason: string
+      readonly done: false
+      readonly text: string
       readonly failed?: true
       /** Undefined: there is no such object. */
       readonly object?: KubernetesObject | undefined

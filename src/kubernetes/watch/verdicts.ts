@@ -25,7 +25,7 @@ interface Known {
 /** Judges an object as a handler's `ready` does. */
 export function verdictOf(object: KubernetesObject): Verdict {
   const readiness = readinessOf(object)
-  if (readiness.ready) return 'ready'
+  if (readiness.done) return 'ready'
   return readiness.failed ? 'failed' : 'waiting'
 }
 

@@ -216,9 +216,9 @@ class Running {
       // The task of a former run with its _id is removed first.
       if (isTaken) return step.again({ set: { redoing: [name] } })
     }
-    const done = await step.childrenDone({ rule: 'allDone', parked: this.parked, wake: 'each' })
+    const ended = await step.childrenDone({ rule: 'allDone', parked: this.parked, wake: 'each' })
     // A task has ended since they were read.
-    if (done.decided) return step.again({ set: { tasks } })
+    if (ended.done) return step.again({ set: { tasks } })
     for (const name of begins) tasks[name] = 'open'
     return step.wait(textOf(tasks), { set: { tasks } })
   }

@@ -203,7 +203,7 @@ function unknownKeys(where: string, part: Record<string, unknown>, known: readon
     .filter((key) => !known.includes(key))
     .map((key) =>
       isFormer(key, known)
-        ? `${where}: ${renamedNow(key, FORMER[key], 'key')}`
+        ? `${where}: ${renamedNow(key, FORMER[key])}`
         : `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`,
     )
 }

@@ -16,7 +16,7 @@ export interface WaitForOptions {
 /** The position of another document that a step waits for. */
 export interface Reached {
   /** True once it is in one of the phases. Until then: `return step.wait(there.text)`, and the document is woken when it is. */
-  readonly reached: boolean
+  readonly done: boolean
   /** The phase that it is in; undefined: there is no such document. */
   readonly phase: string | undefined
   /** For people: `order o-1 is in Packing, not in Shipped`. */

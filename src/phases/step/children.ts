@@ -1,5 +1,5 @@
 import type { ChildrenInPhase, ChildrenRule } from '../../lock/index.js'
-import { numbered } from '../../options/index.js'
+import { numbered, withFormerFields } from '../../options/index.js'
 import { type Duration, durationMs } from '../../time/index.js'
 import { InvalidOutcome } from '../errors/errors.js'
 import { cut, shown } from '../errors/kept-text.js'
@@ -61,8 +61,8 @@ export interface ChildCounts extends Readonly<Record<ChildState, number>> {
 
 /** The state of a document's children by a rule. */
 export interface ChildrenDone {
-  /** True once the rule is decided. Until then: `return step.wait(done.text)`, and the document is woken when it is. */
-  readonly decided: boolean
+  /** True once the rule is decided. Until then: `return step.wait(ended.text)`, and the document is woken when it is. */
+  readonly done: boolean
   /** True if the rule is met; false until it is decided. */
   readonly met: boolean
   /** The number of children in each state. */
@@ -128,7 +128,8 @@ export function decide(rule: ChildrenRule, counts: ChildCounts, parked: 'waits' 
   const failed = counts.failed + counts.removed + (parked === 'fails' ? counts.parked : 0)
   const left = counts.open + (parked === 'fails' ? 0 : counts.parked)
   const said = { counts, worst: worstOf(counts), text: countsText(counts) }
-  const verdict = (decided: boolean, met: boolean): ChildrenDone => ({ decided, met: decided && met, ...said })
+  const verdict = (done: boolean, met: boolean): ChildrenDone =>
+    withFormerFields('childrenDone', { done, met: done && met, ...said }, { decided: 'done' })
   const some = successesFor(rule)
   if (some) {
     const isMet = counts.succeeded >= some.n

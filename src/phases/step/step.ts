@@ -157,7 +157,7 @@ export interface Step<Next extends string, Doc> {
   children(children: readonly Child[], options?: ChildrenOptions): Promise<void>
   /**
    * Counts the children that this document's steps have inserted, and applies a rule to them. While it isn't decided, end with
-   * `step.wait(done.text)`: the last child that the rule needs ends the sleep.
+   * `step.wait(ended.text)`: the last child that the rule needs ends the sleep.
    * @throws InvalidOutcome for a document without lists of children, UnknownChild
    */
   childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone>

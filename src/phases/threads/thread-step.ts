@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads'
+import { withFormerFields } from '../../options/index.js'
 import { processMs } from '../../time/index.js'
 import { StepAborted } from '../errors/errors.js'
 import { Outcomes, type OwnFields } from '../outcome/outcome.js'
@@ -83,7 +84,8 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
 
   /** Lets the replica count them. @throws as elsewhere */
   async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
-    return (await this.call('childrenDone', [options])) as ChildrenDone
+    const done = (await this.call('childrenDone', [options])) as ChildrenDone
+    return withFormerFields('childrenDone', done, { decided: 'done' })
   }
 
   async childrenOf<Read>({ name }: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
@@ -96,7 +98,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
 
   async waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
     const there = (await this.call('waitFor', [target, options ?? {}])) as Reached
-    return { ...there, phase: there.phase ?? undefined }
+    return withFormerFields('waitFor', { ...there, phase: there.phase ?? undefined }, { reached: 'done' })
   }
 
   private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {

@@ -59,7 +59,7 @@ function deleteNamespace(regions: RegionSource): Kind {
     const { cluster, ref } = await namespaceOf(regions, doc.placed, gateway, doc, step)
     try {
       const removal = await cluster.remove(ref)
-      if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
+      if (!removal.done) return step.wait(removal.text, { on: 'removal' })
     } catch (error) {
       if (!(error instanceof NotOwned)) throw error
     }

@@ -122,7 +122,7 @@ export class HeldGateway {
   ): ReturnType<Handler<Next, ApiGateway>> {
     const target = { lifecycle: LIFECYCLES[kind], id: child['_id'], phases }
     const there = await step.waitFor(target, { recheck: RECHECK })
-    if (there.reached) return step.again(step.name === undefined ? {} : { step: step.name })
+    if (there.done) return step.again(step.name === undefined ? {} : { step: step.name })
     return step.wait(troubleOf(collectionOf(kind), child), { on })
   }
 

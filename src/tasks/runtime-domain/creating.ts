@@ -55,9 +55,9 @@ const issued: Stage = async (_parts, doc, step, host, site) => {
   const readiness = await site.cluster.ready(certificateRef(site.placed, name))
   // It was removed, or the region has another issuer now.
   if (!readiness.object || !isUpToDate(readiness.object, host, issuer)) return step.again({ step: 'certificate' })
-  if (readiness.ready) return step.again({ step: 'ingress' })
+  if (readiness.done) return step.again({ step: 'ingress' })
   // It will be served later, or never: there is no need to wait for it.
-  return doc.state === 'Stopped' ? step.moveTo('Stopping') : step.wait(readiness.reason, { on: 'certificate' })
+  return doc.state === 'Stopped' ? step.moveTo('Stopping') : step.wait(readiness.text, { on: 'certificate' })
 }
 
 const ingress: Stage = async (parts, doc, step, host, site) => {

@@ -43,7 +43,7 @@ export const certificatesOf = ({ placed: { certificate, leftover } }: Pick<Site,
 
 async function removeAll(site: Site, refs: readonly ObjectRef[]): Promise<Remaining> {
   const removals = await Promise.all(refs.map((ref) => removeOwn(site, ref)))
-  const reasons = removals.flatMap((removal) => (removal.gone ? [] : [removal.reason]))
+  const reasons = removals.flatMap((removal) => (removal.done ? [] : [removal.text]))
   return reasons.length === 0 ? undefined : reasons.join('; ')
 }
 
@@ -52,7 +52,7 @@ async function removeOwn({ cluster }: Site, ref: ObjectRef): Promise<Removal> {
   try {
     return await cluster.remove(ref)
   } catch (error) {
-    if (error instanceof NotOwned || error instanceof UnknownKind) return { gone: true }
+    if (error instanceof NotOwned || error instanceof UnknownKind) return { done: true, text: error.message }
     throw error
   }
 }

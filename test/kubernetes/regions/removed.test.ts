@@ -51,7 +51,7 @@ describeWithCluster('a Region that is removed', (kubernetes) => {
       }),
       Deleting: onCluster(where, async (doc, step, held) => {
         const removal = await held.remove(map(doc))
-        return removal.gone ? step.moveTo('Deleted') : step.wait(removal.reason)
+        return removal.done ? step.moveTo('Deleted') : step.wait(removal.text)
       }),
     })
     replica = new Replica({ db, lifecycles: [handled] })

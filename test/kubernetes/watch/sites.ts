@@ -108,7 +108,7 @@ function bound({ definition, cluster, ref, waiting }: Rig, db: Db, steps: string
     const object = ref(doc)
     if (object.kind !== 'ConfigMap') {
       const readiness = await mine.ready(object)
-      return readiness.ready ? step.moveTo('Created') : step.wait(readiness.reason, { for: '1h' })
+      return readiness.done ? step.moveTo('Created') : step.wait(readiness.text, { for: '1h' })
     }
     const live = await mine.get(object)
     const verdict = live ? verdictOf(live) : 'gone'
@@ -124,7 +124,7 @@ function bound({ definition, cluster, ref, waiting }: Rig, db: Db, steps: string
     Deleting: onCluster(held, async (doc: Readonly<Site>, step: Step<'Deleted', Site>, mine) => {
       steps.push(`${doc._id} remove`)
       const removal = await mine.remove(ref(doc))
-      return removal.gone ? step.moveTo('Deleted') : step.wait(removal.reason, { for: '1h' })
+      return removal.done ? step.moveTo('Deleted') : step.wait(removal.text, { for: '1h' })
     }),
   })
 }

@@ -34,7 +34,7 @@ class World extends PodWorld {
       async (doc, step, held) => {
         if (step.name === 'built') {
           const removal = await removeJobs(held, namespace)
-          return removal.gone ? step.moveTo('Built') : step.wait(removal.reason)
+          return removal.done ? step.moveTo('Built') : step.wait(removal.text)
         }
         const job = await runJob(held, step, { namespace, image: 'builder:3', args: [doc.source], ...NO_NODE })
         if (job.kind === 'pending') return step.wait(job.reason)

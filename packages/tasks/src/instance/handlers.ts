@@ -91,9 +91,9 @@ export async function deleting(
   const { place, cluster } = site
   if (step.name === undefined) {
     const removal = await removeOwn(cluster, { ...SERVICE, metadata: place })
-    return removal === 'notOurs' || removal.gone
+    return removal === 'notOurs' || removal.done
       ? step.again({ step: 'deployment', set: { address: null } })
-      : step.wait(removal.reason, { on: 'removal' })
+      : step.wait(removal.text, { on: 'removal' })
   }
   const left = await removeDeployment(site)
   return left === undefined ? step.moveTo('Deleted') : step.wait(left, { on: 'removal' })
@@ -109,7 +109,7 @@ async function removeDeployment({ cluster, place }: Site): Promise<string | unde
   const pods = (await cluster.list(POD, { namespace, labels, limit: 20 })) as unknown as Pod[]
   if (pods.length > 0)
     return `pods are still there: ${pods.slice(0, 3).map(leftover).join(', ')}${pods.length > 3 ? ', ...' : ''}`
-  return removal.gone ? undefined : removal.reason
+  return removal.done ? undefined : removal.text
 }
 
 function leftover({ metadata: { name, finalizers = [], deletionTimestamp } }: Pod): string {

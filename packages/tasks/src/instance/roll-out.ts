@@ -42,7 +42,7 @@ async function putService(
   }
   if (doc.address != null) {
     const removal = await cluster.remove({ ...SERVICE, metadata: deployment.metadata })
-    if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
+    if (!removal.done) return step.wait(removal.text, { on: 'removal' })
   }
   return step.again({ step: 'ready', set: { address: null } })
 }
@@ -54,13 +54,13 @@ async function ready(
   manifests: Manifests,
 ): Promise<RollOut> {
   const readiness = await cluster.ready(manifests.deployment)
-  if (readiness.ready) return step.moveTo('Started', { set: { trouble: null, stoppedBecause: null } })
+  if (readiness.done) return step.moveTo('Started', { set: { trouble: null, stoppedBecause: null } })
   // It was removed: create it again.
   if (!readiness.object) return step.again({ step: 'deployment' })
   const trouble = await troubleOf(cluster, readiness.object, manifests)
   const message = trouble?.message ?? null
   const set = message === (doc.trouble ?? null) ? {} : { set: { trouble: message } }
-  return step.wait(message ?? readiness.reason, { on: 'readiness', ...set })
+  return step.wait(message ?? readiness.text, { on: 'readiness', ...set })
 }
 
 /** The reason that keeps the pods of a Deployment from running. Pods that only exist until new ones are ready don't count. */

@@ -23,8 +23,8 @@ export function creating(security: PodSecurity): SiteHandler<'Running'> {
     if ('problem' in checked) return step.park(checked.problem)
     if (step.name !== 'make') {
       // A run that was abandoned half-way may have created its Job.
-      const removal = doc.placed ? await removeJobs(cluster, place.namespace) : { gone: true as const }
-      if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
+      const removal = doc.placed ? await removeJobs(cluster, place.namespace) : undefined
+      if (removal?.done === false) return step.wait(removal.text, { on: 'removal' })
       const run = (doc.run ?? 0) + 1
       const name = `${baseOf(place.name, doc.run)}-${run}`
       return step.again({ step: 'make', set: { run, placed: { ...place, name }, trouble: null, result: null } })
@@ -44,7 +44,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   const { name, namespace } = place
   if (step.name === 'remove' && doc.result) {
     const removal = await removeJobs(cluster, namespace)
-    if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
+    if (!removal.done) return step.wait(removal.text, { on: 'removal' })
     return step.moveTo(doc.result.reason === null ? 'Succeeded' : 'Failed')
   }
   const job = await cluster.get({ ...JOB, metadata: { name, namespace } })
@@ -81,14 +81,12 @@ const lost = (reason: string): JobResult => ({
 
 export const cancelling: SiteHandler<'Cancelled'> = async (doc, step, { cluster, place }) => {
   const removal = await removeJobs(cluster, place.namespace)
-  if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
+  if (!removal.done) return step.wait(removal.text, { on: 'removal' })
   const result = doc.result ?? lost('cancelled by its owner')
   return step.moveTo('Cancelled', { set: { result, trouble: null } })
 }
 
 export const deleting: SiteHandler<'Deleted'> = async (_doc, step, { cluster, place }) => {
   const removal = await removeJobs(cluster, place.namespace)
-  return removal.gone
-    ? step.moveTo('Deleted', { set: { trouble: null } })
-    : step.wait(removal.reason, { on: 'removal' })
+  return removal.done ? step.moveTo('Deleted', { set: { trouble: null } }) : step.wait(removal.text, { on: 'removal' })
 }

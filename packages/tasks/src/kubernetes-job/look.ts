@@ -82,9 +82,9 @@ export async function removeJobs(cluster: HeldCluster, namespace: string, name?:
   for (const job of jobs) {
     if (name !== undefined && job.metadata.name !== name) continue
     const removal = await cluster.remove(job, { propagation: 'Foreground' })
-    if (!removal.gone) reasons.push(await whatIsLeft(cluster, job, removal.reason))
+    if (!removal.done) reasons.push(await whatIsLeft(cluster, job, removal.text))
   }
-  return reasons.length === 0 ? { gone: true } : { gone: false, reason: reasons.join('; ') }
+  return { done: reasons.length === 0, text: reasons.join('; ') || 'no Job is left' }
 }
 
 async function whatIsLeft(cluster: HeldCluster, job: KubernetesObject, reason: string): Promise<string> {

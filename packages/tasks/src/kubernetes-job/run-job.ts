@@ -34,7 +34,7 @@ const NAME_LENGTH = 40
  * ```ts
  * if (step.name === 'built') {
  *   const removal = await removeJobs(cluster, namespace)
- *   return removal.gone ? step.moveTo('Created') : step.wait(removal.reason)
+ *   return removal.done ? step.moveTo('Created') : step.wait(removal.text)
  * }
  * const job = await runJob(cluster, step, { namespace, image: 'builder:3', args: [doc.source] })
  * if (job.kind === 'pending') return step.wait(job.reason)
@@ -61,7 +61,7 @@ export async function runJob(cluster: HeldCluster, step: JobStep, job: StepJob):
   }
   if (live.metadata.deletionTimestamp !== undefined || madeBefore(live, step.progress.since)) {
     const removal = await removeJobs(cluster, namespace, name)
-    return waiting(removal.gone ? `Job ${name} to be created again` : removal.reason)
+    return waiting(removal.done ? `Job ${name} to be created again` : removal.text)
   }
   return lookAt(cluster, step, live, checked.spec.logLines)
 }

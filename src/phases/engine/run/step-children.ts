@@ -140,7 +140,7 @@ export class StepChildren {
       throw new InvalidOutcome('childrenDone: expected lists of children, got none: call step.children([...]) first')
     const { rule, parked, each, recheckMs } = readDoneOptions(options, totalOf(lists))
     const done = decide(rule, await this.count(lists), parked)
-    if (!done.decided)
+    if (!done.done)
       this.run.awaits = {
         ...{ stored: { kind: 'children', rule, parked, ...(each && { each }) }, recheckMs },
         on: ON_WORST[done.worst ?? 'open'],

@@ -18,6 +18,7 @@ import {
   readOwnFields,
   type StoredAwaits,
 } from '../../../lock/index.js'
+import { withFormerFields } from '../../../options/index.js'
 import { InvalidOutcome } from '../../errors/errors.js'
 import { shown } from '../../errors/kept-text.js'
 import type { LifecycleModel } from '../../model/model.js'
@@ -73,15 +74,18 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
   const found = await look(run, other, id)
   const phase = typeof found?.['phase'] === 'string' ? found['phase'] : undefined
   const name = `${lifecycle} ${idText(id)}`
-  if (phase !== undefined && phases.includes(phase)) return { reached: true, phase, text: `${name} is in ${phase}` }
+  if (phase !== undefined && phases.includes(phase)) return whereOf(true, phase, `${name} is in ${phase}`)
   const chain = await circleTo(run, self, { lifecycle, id }, found)
   if (chain) throw new InvalidOutcome(`waitFor: documents wait for each other in a circle: ${chain.join(' -> ')}`)
   const isHeld = found !== undefined && hasToken(found)
   const stored = { kind: 'document', lifecycle, id, phases } as const
   run.awaits = { stored, on: 'document', recheckMs: isHeld && recheckMs > RECHECK_OF_HELD_MS ? null : recheckMs }
   const where = phase === undefined ? 'is not there' : `is in ${phase}, not in ${phases.join(' or ')}`
-  return { reached: false, phase, text: `${name} ${where}` }
+  return whereOf(false, phase, `${name} ${where}`)
 }
+
+const whereOf = (done: boolean, phase: string | undefined, text: string): Reached =>
+  withFormerFields('waitFor', { done, phase, text }, { reached: 'done' })
 
 function read(target: unknown) {
   const { lifecycle, id, phases } = Object(target) as Record<string, unknown>
