@@ -1,10 +1,14 @@
 import { userInfo } from 'node:os'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Settings } from '../config/index.js'
 import { type DatabaseConnection, missingRights } from '../database/index.js'
 import { UsageError } from '../operations/index.js'
+import { renamedNow } from '../options/index.js'
 import { AUDIT_COLLECTION, type AuditOptions, type Logger } from '../phases/index.js'
 import { addSettingOptions } from './setting-options.js'
+
+const LONGEST_BY = 200
+const LONGEST_REASON = 500
 
 /** Adds `--by`, the author for the record. */
 export function byOption(command: Command): Command {
@@ -12,8 +16,26 @@ export function byOption(command: Command): Command {
   return addSettingOptions(command, ['auditFor'])
 }
 
-/** Adds `--by` and `--why`, the author and the reason for the audit. */
-export const byAndWhy = (command: Command): Command => byOption(command).option('--why <text>', 'why, for the audit')
+/** Adds `--by` and `--reason`, the author and the reason for the audit. */
+export const byAndReason = (command: Command): Command => reasonOption(byOption(command), 'why, for the audit')
+
+/** Adds `--reason`; its former names are refused. @param most the number of characters that are kept */
+export function reasonOption(command: Command, about: string, most = LONGEST_REASON): Command {
+  const checked = (text: string) => {
+    if (text.length <= most) return text
+    throw new UsageError(`--reason: expected at most ${most} characters, got ${text.length}`)
+  }
+  command.option('--reason <text>', about, checked)
+  for (const former of ['--why', '--comment'])
+    command.addOption(formerOption(`${former} <text>`, renamedNow(former, '--reason')))
+  return command
+}
+
+/** An option that only says what has replaced it; help and completion don't show it. */
+export const formerOption = (flags: string, problem: string): Option =>
+  new Option(flags).hideHelp().argParser(() => {
+    throw new UsageError(problem)
+  })
 
 export function byFrom({ by }: { readonly by?: string }): string {
   if (by !== undefined) return by
@@ -24,29 +46,22 @@ export function byFrom({ by }: { readonly by?: string }): string {
   }
 }
 
-const LONGEST_BY = 200
-const LONGEST_WHY = 500
-
 /**
  * The author of a command and the reason, for its entries in the audit; undefined if its user lacks the rights for that, which is logged.
  * @throws UsageError
  */
 export async function auditOf(
-  options: { readonly by?: string; readonly why?: string; readonly reason?: string; readonly comment?: string },
+  options: { readonly by?: string; readonly reason?: string },
   { auditFor }: Settings,
   { db }: DatabaseConnection,
   logger: Logger,
 ): Promise<AuditOptions | undefined> {
   const by = byFrom(options)
-  const { why, reason, comment } = options
-  const said = why ?? reason ?? comment
   if (by.trim() === '' || by.length > LONGEST_BY)
     throw new UsageError(
       `--by: expected a name of 1 to ${LONGEST_BY} characters, got ${by.trim() === '' ? 'none' : by.length}`,
     )
-  if (why !== undefined && why.length > LONGEST_WHY)
-    throw new UsageError(`--why: expected at most ${LONGEST_WHY} characters, got ${why.length}`)
   const [missing] = await missingRights(db, [{ collection: AUDIT_COLLECTION, actions: ['find', 'insert', 'update'] }])
   if (missing) logger.warn(`no entry in the audit is kept of this command: ${missing.message}`)
-  return missing ? undefined : { by, why: said?.slice(0, LONGEST_WHY), keepFor: `${auditFor}ms` }
+  return missing ? undefined : { by, reason: options.reason?.slice(0, LONGEST_REASON), keepFor: `${auditFor}ms` }
 }

@@ -73,9 +73,10 @@ const sources = t.object({
 
 const answerBody = t.object({
   option: t.aName,
-  comment: t.optional(t.text),
+  reason: t.optional(t.text),
   question: t.optional(t.aName),
 })
+const FORMER = { renamed: { comment: 'reason' } } as const
 const listQuery = t.object({ lifecycle: t.optional(t.aName), to: t.optional(t.aName) })
 
 /** The inbox of open questions, and answers to them. */
@@ -100,7 +101,7 @@ class QuestionsController {
     })
   }
 
-  /** Answers a document's question: `{ option, comment, question }`. */
+  /** Answers a document's question: `{ option, reason, question }`. */
   @Post(':lifecycle/:id')
   @HttpCode(200)
   async answer(
@@ -112,7 +113,7 @@ class QuestionsController {
     const by = await this.by(request)
     requireJson(request)
     return await overHttp(async () => {
-      const given = checkOptions('POST /questions', answerBody, body ?? {})
+      const given = checkOptions('POST /questions', answerBody, body ?? {}, FORMER)
       return shown(await answerQuestion(this.system(by), { lifecycle, id }, { ...given, by }))
     })
   }

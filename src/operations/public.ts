@@ -20,13 +20,13 @@
  *
  * const operations = new Operations({ db, lifecycles: [order] })
  * const selection = { lifecycle: 'order', filter: { printer: 'p7' }, parked: true }
- * await operations.begin({ action: 'unpark', selection, by: 'ana', why: 'p7 is back' })
+ * await operations.begin({ action: 'unpark', selection, by: 'ana', reason: 'p7 is back' })
  * ```
  * @packageDocumentation
  */
 import type { Db, Document } from 'mongodb'
 import { checkOptions, type DoorbellMode, processOptions, t } from '../options/index.js'
-import { ASKED_BY, type LifecycleModel, type RunnableLifecycle } from '../phases/index.js'
+import { ASKED_BY, FORMER_REASON, type LifecycleModel, type RunnableLifecycle } from '../phases/index.js'
 import { ACTIONS, type OperationDocument, operationDefinition } from './bulk/operation.js'
 import {
   type ActionOptions,
@@ -100,7 +100,7 @@ export interface AskedBy {
   /** The author: at most 200 characters. */
   readonly by: string
   /** The reason: at most 500 characters. Default: none is given. */
-  readonly why?: string | undefined
+  readonly reason?: string | undefined
 }
 
 /** The options of a list of operations. */
@@ -178,7 +178,7 @@ const requestOf = (lifecycles: readonly string[]) =>
  * ```ts
  * const operations = new Operations({ db, lifecycles: [order] })
  * const selection = { lifecycle: 'order', filter: { printer: 'p7' }, parked: true }
- * const { _id } = await operations.begin({ action: 'unpark', selection, by: 'ana', why: 'p7 is back' })
+ * const { _id } = await operations.begin({ action: 'unpark', selection, by: 'ana', reason: 'p7 is back' })
  * await operations.get(_id) // { condition: 'Running', expected: 1204, counts: { seen: 400, done: 398, skipped: 2, ... }, ... }
  * ```
  * @throws InvalidOptions
@@ -202,7 +202,7 @@ export class Operations {
    * @throws InvalidOptions; UsageError for a phase, a state or a filter that can't be used, or if more match than `atMost`
    */
   async preview(request: OperationRequest): Promise<OperationPreview> {
-    return previewOperation(this.system, checkOptions('operations.preview', this.request, request))
+    return previewOperation(this.system, checkOptions('operations.preview', this.request, request, FORMER_REASON))
   }
 
   /**
@@ -211,7 +211,7 @@ export class Operations {
    * @throws as `preview`; NotFound if nothing matches; Refused if its `id` is taken
    */
   async begin(request: OperationRequest): Promise<OperationDocument> {
-    const asked = checkOptions('operations.begin', this.request, request)
+    const asked = checkOptions('operations.begin', this.request, request, FORMER_REASON)
     return beginOperation(this.by(asked), asked)
   }
 
@@ -241,7 +241,7 @@ export class Operations {
    */
   async abort(id: string, asker: AskedBy): Promise<OperationState> {
     checkOptions('operations.abort', anOperation, { id })
-    return abortOperation(this.by(checkOptions('operations.abort', anAsker, asker)), id)
+    return abortOperation(this.by(checkOptions('operations.abort', anAsker, asker, FORMER_REASON)), id)
   }
 
   /**
@@ -255,16 +255,16 @@ export class Operations {
 
   /**
    * Begins to undo an operation: each document is restored to its state before, unless something has happened to it since.
-   * @example await operations.undo('unpark-4f2a9c1b', { by: 'ana', why: 'the wrong printer' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1201, ... }
+   * @example await operations.undo('unpark-4f2a9c1b', { by: 'ana', reason: 'the wrong printer' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1201, ... }
    * @throws InvalidOptions, NotFound; Refused if it can't be undone, has not ended, or is being undone already
    */
   async undo(id: string, asker: AskedBy): Promise<OperationDocument> {
     checkOptions('operations.undo', anOperation, { id })
-    const asked = checkOptions('operations.undo', anAsker, asker)
+    const asked = checkOptions('operations.undo', anAsker, asker, FORMER_REASON)
     return undoOperation(this.by(asked), id, asked)
   }
 
-  private by({ by, why }: AskedBy): System {
-    return this.audit ? { ...this.system, audit: { by, why } } : this.system
+  private by({ by, reason }: AskedBy): System {
+    return this.audit ? { ...this.system, audit: { by, reason } } : this.system
   }
 }

@@ -48,6 +48,7 @@ export {
   type AuditOptions,
   type AuditOutcome,
   audited,
+  FORMER_REASON,
 } from './events/audit-log.js'
 export { EVENTS_COLLECTION } from './events/event-writer.js'
 export { type DocumentEvent, Events, type EventsQuery } from './events/events.js'

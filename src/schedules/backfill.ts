@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Collection, Document } from 'mongodb'
-import { numbered } from '../options/index.js'
+import { numbered, renamedNow } from '../options/index.js'
 import { anchorOf, fieldsOf, type NewRun, runOf } from './decide.js'
 import { type CheckedSchedule, readSchedule } from './definition/read-schedule.js'
 import type { Json } from './definition/schedule-fields.js'
@@ -36,7 +36,7 @@ export interface BackfillOptions {
   /** The person or program that asks for it. */
   readonly by?: string | undefined
   /** The reason, for people. */
-  readonly why?: string | undefined
+  readonly reason?: string | undefined
 }
 
 /** The runs that a backfill would make. */
@@ -84,12 +84,14 @@ const OPEN: readonly string[] = ['Queued', 'Running']
 export async function checkedBackfill(
   runs: Runs,
   found: StoredSchedule & { readonly now: Date },
-  { from, to = found.now, again, concurrency = 1, overlap, args, atMost = DEFAULT_AT_MOST, by, why }: BackfillOptions,
+  options: BackfillOptions,
 ): Promise<{ readonly backfill: Backfill; readonly preview: BackfillPreview }> {
   const { _id: id, now } = found
+  const { from, to = now, again, concurrency = 1, overlap, args, atMost = DEFAULT_AT_MOST, by, reason } = options
   const fields = { ...fieldsOf(found), ...present({ args }) }
   const read = readSchedule(fields)
   const problems = 'problems' in read ? [...read.problems] : []
+  if ('why' in options) problems.push(renamedNow('why', 'reason'))
   const places = 'problems' in read ? 100 : read.schedule.maxInstances
   if (!isDate(from)) problems.push(`from: expected a date, got ${String(from)}`)
   if (!isDate(to)) problems.push(`to: expected a date, got ${String(to)}`)
@@ -108,7 +110,7 @@ export async function checkedBackfill(
   if (problems.length > 0) throw new InvalidBackfill(id, problems, true)
   const backfill: Backfill = {
     ...{ id: `bf${randomBytes(4).toString('hex')}`, from, to, concurrency, fields, anchor: anchorOf(found, now) },
-    ...{ runs: 0, at: now, ...present({ again, overlap, by, why }) },
+    ...{ runs: 0, at: now, ...present({ again, overlap, by, why: reason }) },
   }
   const preview = { runs: 0, dueTimes: 0 } as { -readonly [K in keyof BackfillPreview]: BackfillPreview[K] }
   for await (const { due, runId } of dueOf(runs, id, backfill, undefined)) {

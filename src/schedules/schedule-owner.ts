@@ -290,7 +290,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     // This also replaces one that a user has made unreadable.
     const idBefore: unknown = (found.backfill as Partial<Backfill> | null | undefined)?.id
     const asRead = { 'backfill.id': typeof idBefore === 'string' ? idBefore : { $not: { $type: 'string' } } }
-    const edit = { action: 'backfill', ...present({ reason: options.why }) }
+    const edit = { action: 'backfill', ...present({ reason: options.reason }) }
     const { matchedCount } = await this.schedules.updateOne({ _id: id, ...asRead } as object, [
       anew({ by: options.by, edit }, false),
       { $set: { backfill: literal(backfill) } },

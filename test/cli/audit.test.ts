@@ -23,16 +23,16 @@ describe('phaselock audit', () => {
     ])
     const did: [string[], number][] = [
       [['add', 'thing', '{"_id":"a"}', '--by', 'ana'], 0],
-      [['wake', 'a', 'held', '--by', 'ana', '--why', 'the truck is here'], 4],
-      [['unpark', 'parked', '--by', 'ben', '--why', 'x'.repeat(120)], 0],
+      [['wake', 'a', 'held', '--by', 'ana', '--reason', 'the truck is here'], 4],
+      [['unpark', 'parked', '--by', 'ben', '--reason', 'x'.repeat(120)], 0],
       [['set-state', 'a', 'Deleted', '--by', 'ben'], 0],
       [['pause', 'thing', '--phase', 'Creating', '--by', 'ana', '--reason', 'no ink'], 0],
-      [['resume', 'thing', '--phase', 'Creating', '--by', 'ana', '--why', 'new ink'], 0],
+      [['resume', 'thing', '--phase', 'Creating', '--by', 'ana', '--reason', 'new ink'], 0],
       [['limits', 'set', 'ink', '--slots', '3', '--by', 'ana'], 0],
-      [['limits', 'set', 'ink', '--slots', '5', '--by', 'ana', '--why', 'more ink'], 0],
+      [['limits', 'set', 'ink', '--slots', '5', '--by', 'ana', '--reason', 'more ink'], 0],
       [['limits', 'remove', 'ink', '--by', 'ana'], 0],
       [['set-lock-timeout', 'thing', '40s', '--by', 'ana'], 0],
-      [['remove', 'a', '--yes', '--by', 'ana', '--why', 'a test'], 0],
+      [['remove', 'a', '--yes', '--by', 'ana', '--reason', 'a test'], 0],
       [['list'], 0],
       [['show', 'parked'], 0],
     ]
@@ -76,7 +76,9 @@ describe('phaselock audit', () => {
       [['audit', '--lifecycle', 'thong'], "expected a lifecycle (thing), got 'thong'"],
       [['wake', 'parked', '--by', ''], '--by: expected a name of 1 to 200 characters, got none'],
       [['audit', '--by', ''], 'by: expected a name, got an empty string'],
-      [['wake', 'parked', '--why', 'x'.repeat(501)], '--why: expected at most 500 characters, got 501'],
+      [['wake', 'parked', '--reason', 'x'.repeat(501)], '--reason: expected at most 500 characters, got 501'],
+      [['wake', 'parked', '--why', 'rain'], 'expected --reason, got --why: it is called --reason now'],
+      [['answer', 'parked', 'yes', '--comment', 'rain'], 'expected --reason, got --comment: it is called --reason now'],
     ]
     for (const [args, problem] of mistakes) {
       expect({ args, ...(await run(...args)) }).toMatchObject({ args, code: 2, err: expect.stringContaining(problem) })

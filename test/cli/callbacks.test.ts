@@ -61,7 +61,7 @@ describe('phaselock callbacks', () => {
     await insert()
     await insert('k')
     await replica.runOnce()
-    const removed = await run('remove', 'j', '--yes', '--by', 'ana', '--why', 'a twin')
+    const removed = await run('remove', 'j', '--yes', '--by', 'ana', '--reason', 'a twin')
     expect(removed).toMatchObject({ code: 0, err: '' })
     expect(removed.out).toBe('job j: removed; it is deleted when its callbacks have been told\n')
     await run('remove', 'k', '--yes')

@@ -111,7 +111,7 @@ describe('phaselock check and set-lock-timeout', () => {
       ),
     })
     await things().deleteMany()
-    expect(await run('lifecycles', 'forget', 'thing', '--why', 'by mistake')).toMatchObject({
+    expect(await run('lifecycles', 'forget', 'thing', '--reason', 'by mistake')).toMatchObject({
       code: 0,
       out: 'lifecycle thing: forgotten; a replica that runs it registers it again\n',
     })

@@ -42,6 +42,8 @@ describe('completion', () => {
     expect(complete('unp')).toEqual(['unpark'])
     expect(complete('s')).toEqual(['start', 'show', 'set-state', 'set-lock-timeout', 'status', 'schedules'])
     expect(complete('list', 'api-gateway', '--par')).toEqual(['--parked'])
+    expect(complete('wake', 'x', '--re')).toEqual(['--reason'])
+    expect(complete('wake', 'x', '--wh')).toEqual([''])
     expect(complete('locks', 're')).toEqual(['release'])
     expect(complete('locks', 'release', 'x', '--y')).toEqual(['--yes'])
   })

@@ -29,7 +29,7 @@ describe('phaselock operations', () => {
       '{"n":1}',
       '--by',
       'ana',
-      '--why',
+      '--reason',
       'the truck is here',
     ]
     const preview = await run(...wake, '--dry-run')

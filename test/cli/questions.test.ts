@@ -58,16 +58,16 @@ describe('the commands for questions', () => {
     const refused = await run('answer', 'a', 'maybe')
     expect(refused.code).toBe(4)
     expect(refused.err).toContain("thing a can't be answered: expected one of yes, no, got 'maybe'; nothing was stored")
-    const long = await run('answer', 'a', 'yes', '--comment', 'x'.repeat(1_001))
-    expect(long).toMatchObject({ code: 2, err: 'phaselock: comment: expected at most 1000 characters\n' })
-    const answered = await run('answer', 'a', 'yes', '--by', 'ana', '--comment', 'checked')
+    const long = await run('answer', 'a', 'yes', '--reason', 'x'.repeat(1_001))
+    expect(long).toMatchObject({ code: 2, err: 'phaselock: --reason: expected at most 1000 characters, got 1001\n' })
+    const answered = await run('answer', 'a', 'yes', '--by', 'ana', '--reason', 'checked')
     expect(answered).toMatchObject({ code: 0, err: '' })
     expect(answered.out).toBe("thing a: 'yes' to 'Ship a?', by ana; it is due now\n")
     const twice = await run('answer', 'a', 'no', '--json')
     expect(twice.code).toBe(4)
     expect(twice.out + twice.err).toContain("ana has answered 'yes'")
     expect((await run('answer', 'b', 'on Monday', '--by', 'ben', '--json')).json()).toEqual({
-      ...{ lifecycle: 'thing', _id: 'b', question: 'Ship b?', option: 'on Monday', by: 'ben', comment: null },
+      ...{ lifecycle: 'thing', _id: 'b', question: 'Ship b?', option: 'on Monday', by: 'ben', reason: null },
     })
     await replica.runOnce()
     expect((await run('answer', 'a', 'yes')).err).toContain('it asks nothing now; see: phaselock questions')

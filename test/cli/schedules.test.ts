@@ -104,7 +104,7 @@ describe('the commands on schedules', () => {
       code: 2,
       err: 'phaselock: expected yes, or --yes, to run 4 of 4 due times of hourly; nothing was changed\n',
     })
-    const yes = ['--yes', '--by', 'anna', '--why', 'it was down']
+    const yes = ['--yes', '--by', 'anna', '--reason', 'it was down']
     expect((await run('backfills', 'run', 'hourly', ...range, ...yes)).out).toBe(
       'hourly: 4 runs are to come; see: phaselock backfills\n',
     )

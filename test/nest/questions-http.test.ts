@@ -64,9 +64,9 @@ describe('/questions', () => {
       },
     })
     const [{ id: question }] = (listed.body as { questions: [{ id: string }] }).questions
-    expect(await post('/questions/thing/a', { option: 'yes', comment: 'checked', question })).toEqual({
+    expect(await post('/questions/thing/a', { option: 'yes', reason: 'checked', question })).toEqual({
       status: 200,
-      body: { lifecycle: 'thing', _id: 'a', question: 'Ship a?', option: 'yes', by: 'ana', comment: 'checked' },
+      body: { lifecycle: 'thing', _id: 'a', question: 'Ship a?', option: 'yes', by: 'ana', reason: 'checked' },
     })
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
@@ -130,6 +130,14 @@ describe('/questions', () => {
     ['to another question', 'thing/a', { option: 'yes', question: 'x' }, 409, 'notAsking', 'something else by now'],
     ['without an option', 'thing/a', {}, 400, 'invalidRequest', 'option'],
     ['that is no object', 'thing/a', '["yes"]', 400, 'invalidRequest', 'expected an object'],
+    [
+      'with a former field',
+      'thing/a',
+      { option: 'yes', comment: 'x' },
+      400,
+      'invalidRequest',
+      'expected reason, got comment',
+    ],
     ['that says by whom', 'thing/a', { option: 'yes', by: 'eve' }, 400, 'invalidRequest', "unknown option 'by'"],
     ['that is too long', 'thing/a', { option: 'x'.repeat(1_001) }, 400, 'invalidRequest', 'at most 1000'],
     [

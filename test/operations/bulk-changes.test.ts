@@ -55,7 +55,7 @@ describe('an operation that moves documents', () => {
     await w.things.updateOne({ _id: 'd00002' }, { $set: { n: 3 } })
     await w.run('set-state', { filter: { _id: 'd00003' } }, { options: { state: 'Deleted' } })
     await w.things.deleteOne({ _id: 'd00004' })
-    const { _id } = await undoOperation({ ...w.system, audit: { by: 'ben' } }, redo._id, { by: 'ben', why: 'oops' })
+    const { _id } = await undoOperation({ ...w.system, audit: { by: 'ben' } }, redo._id, { by: 'ben', reason: 'oops' })
     const undone = await w.finish(_id)
     expect(undone).toMatchObject({ condition: 'Done', counts: { seen: 7, done: 2, unchanged: 1, skipped: 4 } })
     expect(
@@ -156,7 +156,7 @@ describe('an operation that moves documents', () => {
       progress: ASLEEP.progress,
     })
 
-    expect((await w.run('pause', { filter: { _id: /^d/ } }, { why: 'no ink' })).counts).toMatchObject({ done: 3 })
+    expect((await w.run('pause', { filter: { _id: /^d/ } }, { reason: 'no ink' })).counts).toMatchObject({ done: 3 })
     expect((await listPauses(w.system)).pauses).toContainEqual(
       expect.objectContaining({ _id: 'd00000', by: 'ana', reason: 'no ink' }),
     )
@@ -174,7 +174,7 @@ describe('an operation that moves documents', () => {
     )
     await replica.start()
     await eventually(() => expect(replica.status().running).toBe(1))
-    const cancelled = await w.run('cancel', { filter: { _id: { $in: ['runs', 'old'] } } }, { why: 'stuck' })
+    const cancelled = await w.run('cancel', { filter: { _id: { $in: ['runs', 'old'] } } }, { reason: 'stuck' })
     expect(cancelled.counts).toMatchObject({ seen: 2, done: 1, skipped: 1 })
     await eventually(async () =>
       expect(await w.things.findOne({ _id: 'runs' })).toMatchObject({ lockedAt: PARKED.lockedAt }),

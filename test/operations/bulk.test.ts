@@ -56,7 +56,7 @@ describe('an operation on many documents', () => {
     const w = await world()
     const { things } = w
     await things.insertMany([...many(3, PARKED), { _id: 'held', phase: 'Creating', ...HELD }])
-    expect((await w.run('unpark', { parked: true }, { why: 'new tape' })).counts).toMatchObject({ seen: 3, done: 3 })
+    expect((await w.run('unpark', { parked: true }, { reason: 'new tape' })).counts).toMatchObject({ seen: 3, done: 3 })
     const unparked = await things.findOne({ _id: 'd00001' })
     expect(unparked).toMatchObject({ lockedAt: new Date(0), progress: { attempts: 0, claims: 0 } })
     expect(unparked!['progress'].history[0]).toMatchObject({

@@ -33,7 +33,7 @@ describe('operations that a program begins', () => {
       selection: { lifecycle: 'thing', filter: { n: { $lt: 2 } }, parked: true },
       options: { set: { n: 5 } },
       by: 'ana',
-      why: 'a new truck',
+      reason: 'a new truck',
     } as const
     expect(await operations.preview(request)).toMatchObject({ action: 'redo', lifecycle: 'thing', count: 30 })
     expect(await operations.list()).toEqual([])
@@ -59,7 +59,7 @@ describe('operations that a program begins', () => {
     expect(await w.things.countDocuments({ n: 5 })).toBe(30)
 
     expect(await operations.previewUndo(_id)).toMatchObject({ of: { _id }, count: 30 })
-    const undo = await operations.undo(_id, { by: 'ben', why: 'the old truck' })
+    const undo = await operations.undo(_id, { by: 'ben', reason: 'the old truck' })
     expect(undo).toMatchObject({ _id: `undo-${_id}`, by: 'ben', why: 'the old truck', expected: 30 })
     await expect(operations.undo(_id, { by: 'ben' })).rejects.toThrow(Refused)
     expect(await operations.list({ open: true })).toMatchObject([{ _id: undo._id }])
@@ -93,8 +93,8 @@ describe('operations that a program begins', () => {
     expect(await new Audit(database.db).list()).toEqual([])
 
     const operations = operationsOf({ audit: true })
-    const { _id } = await operations.begin({ ...wake({ all: true }), why: 'rain' })
-    expect(await operations.abort(_id, { by: 'ben', why: 'sun' })).toMatchObject({ _id, counts: { seen: 0 } })
+    const { _id } = await operations.begin({ ...wake({ all: true }), reason: 'rain' })
+    expect(await operations.abort(_id, { by: 'ben', reason: 'sun' })).toMatchObject({ _id, counts: { seen: 0 } })
     await w.finish(_id)
     await expect(operations.abort(_id, { by: 'cem' })).rejects.toThrow('has ended already: it is Aborted')
     expect(await new Audit(database.db).list()).toMatchObject([
@@ -137,7 +137,7 @@ describe('operations that a program begins', () => {
         selection: { lifecycle: 'order', filter: { printer: 'p7' }, parked: true },
         options: { set: { printer: 'p8' } },
         by: 'ana',
-        why: 'p7 is broken',
+        reason: 'p7 is broken',
       } as const
       const { count, examples } = await operations.preview(request)
       const { _id } = await operations.begin(request)
@@ -276,7 +276,7 @@ describe('operations that a program begins', () => {
       [
         (asker) => operations.undo('wake-1', asker),
         { why: 'x' },
-        'operations.undo: by: expected a string, got undefined',
+        'operations.undo: by: expected a string, got undefined; expected reason, got why: it is called reason now',
       ],
       [(id) => operations.previewUndo(id), '', 'operations.previewUndo: id: expected a name, got an empty string'],
       [

@@ -24,7 +24,7 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
   const { database, jobs, stored, insert, prepared, pass } = useJobs()
   const system = (): System => ({
     ...{ db: database.db, models: [removedJob.model], doorbell: 'off' },
-    audit: { by: 'ana', why: 'a test' },
+    audit: { by: 'ana', reason: 'a test' },
   })
   const begun = async (isAway = () => false) => {
     const { told, lifecycle } = jobsWith(() => {

@@ -8,7 +8,7 @@ import { gate, replicaOf, things, thingWith } from '../support/thing.js'
 const database = useDatabase()
 const parking = thingWith(async (_doc, step) => step.park('no tape'))
 const owner = (db = database.db) => new OwnerClient(db, parking.model)
-const audit = { by: 'ana', why: 'ticket 4711' }
+const audit = { by: 'ana', reason: 'ticket 4711' }
 const entries = (): Promise<readonly AuditEntry[]> => new Audit(database.db).list()
 
 describe('the audit of what owners do', () => {
@@ -128,7 +128,8 @@ describe('the audit of what owners do', () => {
     )
     const refused: [object, string][] = [
       [{ by: '' }, 'expected a name'],
-      [{ by: 'a', why: 'x'.repeat(501) }, 'at most 500'],
+      [{ by: 'a', why: 'rain' }, 'expected reason, got why: it is called reason now'],
+      [{ by: 'a', reason: 'x'.repeat(501) }, 'at most 500'],
       [{ by: 'a'.repeat(201) }, 'at most 200'],
       [{ by: 'a', who: 'b' }, 'who'],
       [{ by: 'a', keepFor: '1s' }, 'keepFor'],

@@ -297,7 +297,7 @@ describe('an insert of a document that exists', () => {
   })
 
   test('the audit says what it came to', async () => {
-    const audit = { by: 'ana', why: 'new rows' }
+    const audit = { by: 'ana', reason: 'new rows' }
     const owner = ownerOf()
     await owner.insert({ _id: 'a' }, { onDuplicate: 'runAgain', audit })
     await owner.insert({ _id: 'a' }, { onDuplicate: 'ignore', audit })

@@ -24,15 +24,20 @@ describe('a question', () => {
     await replica.runOnce()
     expect(answers).toHaveLength(1)
 
-    const comment = 'checked'
-    expect(await owner.answer('a', { ...yes, comment })).toEqual({
+    const former = owner.answer('a', { ...yes, comment: 'checked' } as never)
+    await expect(former).rejects.toThrow('answer: expected reason, got comment: it is called reason now')
+    const reason = 'checked'
+    expect(await owner.answer('a', { ...yes, reason })).toEqual({
       kind: 'answered',
       question: 'Ship it?',
       option: 'yes',
     })
     await replica.runOnce()
     const { askedAt } = document['progress'].question
-    expect(answers[1]).toEqual({ question: 'Ship it?', ...yes, comment, at: expect.any(Date), timedOut: false })
+    expect(answers[1]).toEqual({ question: 'Ship it?', ...yes, reason, at: expect.any(Date), timedOut: false })
+    expect(() => Object(answers[1]).comment).toThrow(
+      'step.answer: expected reason, got comment: it is called reason now',
+    )
     expect(answers[1]!.at.getTime()).toBeGreaterThanOrEqual(askedAt.getTime())
     const after = await stored()
     expect(after).toMatchObject({ phase: 'Created', effects: ['yes'] })

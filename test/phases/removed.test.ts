@@ -39,7 +39,7 @@ describe('onRemoved', () => {
     await insert('held')
     const held = { lockedBy: 'other~1#1.1', lockedAt: new Date(), fence: 1, progress: { claims: 1 } }
     await jobs().updateOne({ _id: 'held' }, { $set: held })
-    expect(await owner().remove('j', { audit: { by: 'ana', why: 'a twin' } })).toBe('done')
+    expect(await owner().remove('j', { audit: { by: 'ana', reason: 'a twin' } })).toBe('done')
     expect(await owner().remove('held')).toBe('done')
     expect(await stored('held')).not.toHaveProperty('lockedBy')
     expect(await owner().remove('j')).toBe('notFound') // it is removed already

@@ -105,7 +105,7 @@ describe('limits, ranks, pauses and questions beside crashes', () => {
             const round = `${_id}/${heard.length}`
             if (!step.answer)
               return step.ask({ question: `Send ${round}?`, options: ['yes', 'no'], timeout: '40s', onTimeout: 'no' })
-            const { question, comment, option, timedOut } = step.answer
+            const { question, reason: comment, option, timedOut } = step.answer
             const known = accepted.get(round)
             if (question !== `Send ${round}?`) wrong.push(`${round} hears what ${question} was answered`)
             if (timedOut ? known : known?.comment !== comment || known?.option !== option)
@@ -136,7 +136,7 @@ describe('limits, ranks, pauses and questions beside crashes', () => {
         answers += 1
         const comment = `answer ${answers}`
         const question = random() < 0.2 ? 'another' : one.id
-        const { kind } = await owner.answer(one._id as string, { option, by: 'ana', comment, question })
+        const { kind } = await owner.answer(one._id as string, { option, by: 'ana', reason: comment, question })
         if (kind !== 'answered') return
         if (accepted.has(round) || option === 'maybe' || question === 'another')
           wrong.push(`${round}: ${comment} '${option}' was taken, beside ${JSON.stringify(accepted.get(round))}`)

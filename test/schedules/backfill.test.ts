@@ -53,7 +53,7 @@ describe('backfill', () => {
     expect(await one.schedules.previewBackfill('s', RANGE)).toEqual({
       ...{ runs: 6, dueTimes: 6, first: at(0), last: at(5) },
     })
-    const begun = await one.schedules.backfill('s', { ...RANGE, by: 'anna', why: 'the archive was down' })
+    const begun = await one.schedules.backfill('s', { ...RANGE, by: 'anna', reason: 'the archive was down' })
     expect(begun).toMatchObject({ runs: 6, concurrency: 1, by: 'anna' })
     expect(await one.schedules.backfillState('s')).toMatchObject({
       condition: 'Running',
@@ -266,6 +266,7 @@ describe('backfill', () => {
     [{ from: at(0), to: new Date('2999-01-01') }, 'to: expected a time that has passed, got 2999-01-01T00:00:00.000Z'],
     [{ ...RANGE, again: 'some' }, "again: expected 'failed' or 'all', got some"],
     [{ ...RANGE, concurrency: 2 }, "concurrency: expected 1 to 1, the schedule's maxInstances, got 2"],
+    [{ ...RANGE, why: 'rain' }, 'expected reason, got why: it is called reason now'],
     [{ ...RANGE, atMost: 0 }, 'atMost: expected 1 to 10000, got 0'],
     [{ ...RANGE, atMost: 5 }, 'expected at most 5 due times to run, there are more'],
     [{ from: new Date(0), to: at(0), atMost: 10_000 }, 'expected at most 10000 due times to run, there are more'],

@@ -265,7 +265,7 @@ describeWithMongos('what schedulers have, in sharded collections', () => {
     const undone = await undoOperation(system(), redone._id, { by: 'ana' } as never)
     expect(await finish(undone._id)).toMatchObject({ condition: 'Done', counts: { done: 12 } })
     expect(await count('Order', { phase: 'Asking', edition: { $exists: false } })).toBe(12)
-    const audit = { by: 'ana', why: 'a test' }
+    const audit = { by: 'ana', reason: 'a test' }
     for (const _id of ids) await owner().wake(_id, { audit })
     replica.wakeBetweenTicks()
     await replica.tick()

@@ -11,7 +11,7 @@ import {
 import { numbered, typed } from '../../options/index.js'
 import type { BackfillOptions, BackfillState } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
-import { byAndWhy, byFrom } from '../by.js'
+import { byAndReason, byFrom } from '../by.js'
 import type { CliContext, Options } from '../context.js'
 import { valueText } from '../output.js'
 import { watching } from '../watch.js'
@@ -57,7 +57,7 @@ interface RunFlags extends Options {
   readonly concurrency?: number
   readonly dryRun?: true
   readonly overlap?: string
-  readonly why?: string
+  readonly reason?: string
 }
 
 function registerRun(backfills: Command, context: CliContext): void {
@@ -101,9 +101,9 @@ function registerRun(backfills: Command, context: CliContext): void {
         )
       })
     })
-  withSchedules(byAndWhy(command), [
+  withSchedules(byAndReason(command), [
     'backfills run nightly --from 2026-11-01T00:00:00Z --dry-run',
-    'backfills run nightly --from 2026-11-01T00:00:00Z --to 2026-11-10T00:00:00Z --again failed --why "the archive was down" --yes',
+    'backfills run nightly --from 2026-11-01T00:00:00Z --to 2026-11-10T00:00:00Z --again failed --reason "the archive was down" --yes',
   ])
 }
 
@@ -114,7 +114,7 @@ function requestFrom({
   overlap,
   concurrency,
   atMost,
-  why,
+  reason,
   args,
   ...options
 }: RunFlags): BackfillOptions {
@@ -123,7 +123,7 @@ function requestFrom({
   if (overlap !== undefined && overlap !== 'wait' && overlap !== 'skip')
     throw new UsageError(`--overlap: expected wait or skip, got '${overlap}'`)
   const given = args === undefined ? undefined : argsFrom(args)
-  return { from, to, again, overlap, concurrency, atMost, why, args: given, by: byFrom(options) }
+  return { from, to, again, overlap, concurrency, atMost, reason, args: given, by: byFrom(options) }
 }
 
 const row = (one: BackfillState): string[] => [
@@ -173,5 +173,5 @@ function registerEnd(backfills: Command, context: CliContext, name: 'resume' | '
       )
       print(context, options, { schedule: id, [done]: true }, `the backfill of ${id} is ${done}`)
     })
-  withSchedules(byAndWhy(command))
+  withSchedules(byAndReason(command))
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { idText, listUntold, nameOf, retryCallbacks } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
 import { merged, onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
@@ -53,8 +53,8 @@ function registerRetry(callbacks: Command, context: CliContext): void {
       const what = done.skipped ? 'is given up' : 'is called again'
       print(context, options, done, `${nameOf(done)}: ${done.callback} (event ${done.seq}) ${what}`)
     })
-  withDatabase(byAndWhy(command), [
+  withDatabase(byAndReason(command), [
     'callbacks retry order-4711',
-    'callbacks retry order-4711 --skip --why "told by phone"',
+    'callbacks retry order-4711 --skip --reason "told by phone"',
   ])
 }

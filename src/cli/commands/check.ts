@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { type CheckResult, checkDatabase, recorded } from '../../operations/index.js'
 import type { AuditedEnd } from '../../phases/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
@@ -29,7 +29,7 @@ export function registerCheck(program: Command, context: CliContext): void {
         throw new CliError('FindingsLeft', EXIT.found, `${found}${advice}`)
       })
     })
-  withDatabase(byAndWhy(command), ['check', 'check --json', 'check --repair'])
+  withDatabase(byAndReason(command), ['check', 'check --json', 'check --repair'])
 }
 
 function endOfRepair(checks: readonly CheckResult[]): AuditedEnd {

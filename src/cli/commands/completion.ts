@@ -28,8 +28,8 @@ interface Place {
 
 function placesOf(command: Command, path = ''): Place[] {
   const commands = command.commands.map((one) => ({ name: one.name(), about: one.description() }))
-  const options = command.options.flatMap(({ long, description, required }) =>
-    long ? [{ flag: long, about: description, takesValue: required }] : [],
+  const options = command.options.flatMap(({ long, description, required, hidden }) =>
+    long && !hidden ? [{ flag: long, about: description, takesValue: required }] : [],
   )
   const help = { flag: '--help', about: 'print its help', takesValue: false }
   const below = command.commands.flatMap((one) => placesOf(one, `${path} ${one.name()}`.trim()))

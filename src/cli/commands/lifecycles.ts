@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { COUNT_LIMIT, forgetLifecycle, listRegistrations, type Registration } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { watching } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
@@ -36,9 +36,9 @@ export function registerLifecycles(program: Command, context: CliContext): void 
       const forgotten = await onDatabase(context, options, (system) => forgetLifecycle(system, name))
       print(context, options, forgotten, `lifecycle ${name}: forgotten; a replica that runs it registers it again`)
     })
-  withDatabase(byAndWhy(forget), [
+  withDatabase(byAndReason(forget), [
     'lifecycles forget api-gateway',
-    'lifecycles forget api-gateway --why "started by mistake"',
+    'lifecycles forget api-gateway --reason "started by mistake"',
   ])
 }
 

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { type ListedLimit, listLimits, NotFound, recorded, UsageError } from '../../operations/index.js'
 import { numbered, typed } from '../../options/index.js'
 import { type AuditedEnd, Limits, rateText } from '../../phases/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { watching } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
@@ -67,7 +67,7 @@ function registerSet(limits: Command, context: CliContext): void {
         `limit ${name}: ${slotsText(limit)}${limit.rate ? `, ${rateText(limit.rate)}` : ''}`,
       )
     })
-  withDatabase(byAndWhy(command), [
+  withDatabase(byAndReason(command), [
     'limits set gitlab-api --slots 5',
     'limits set gitlab-api --rate 100/1m',
     'limits set gitlab-api --slots declared',
@@ -91,7 +91,7 @@ function registerRemove(limits: Command, context: CliContext): void {
         throw new NotFound(`there is no limit '${name}'`, { reason: 'noLimit', name }, 'see: phaselock limits')
       print(context, options, { name, removed }, `limit ${name}: removed`)
     })
-  withDatabase(byAndWhy(command), ['limits remove gitlab-api'])
+  withDatabase(byAndReason(command), ['limits remove gitlab-api'])
 }
 
 /** The present settings of a limit. */

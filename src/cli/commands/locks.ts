@@ -11,7 +11,7 @@ import {
   UsageError,
 } from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
-import { byAndWhy, byFrom } from '../by.js'
+import { byAndReason, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, settle } from '../context.js'
 import { LOCK_SETTINGS } from '../setting-options.js'
 import { answerFrom, merged, print, shortTime, withDatabase } from './command.js'
@@ -41,7 +41,7 @@ export function registerLocks(program: Command, context: CliContext): void {
       const options = merged(sub)
       return onLocks(context, options, (locks, logger, system) => free(context, options, name, locks, logger, system))
     })
-  withLocks(byAndWhy(release), ['locks release nightly-report --yes --by alice'])
+  withLocks(byAndReason(release), ['locks release nightly-report --yes --by alice'])
   const migrate = command
     .command('migrate')
     .description(

@@ -21,7 +21,7 @@ import {
 } from '../../operations/index.js'
 import { numbered } from '../../options/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
-import { byAndWhy, byFrom } from '../by.js'
+import { byAndReason, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import { valueText } from '../output.js'
@@ -84,7 +84,7 @@ interface RunFlags extends Options {
   readonly rate?: number
   readonly concurrency?: number
   readonly dryRun?: true
-  readonly why?: string
+  readonly reason?: string
 }
 
 function registerRun(operations: Command, context: CliContext): void {
@@ -125,11 +125,11 @@ function registerRun(operations: Command, context: CliContext): void {
         await work(context, options, system, [_id])
       })
     })
-  withDatabase(byAndWhy(command), [
+  withDatabase(byAndReason(command), [
     'operations run wake --lifecycle order --phase Packing --dry-run',
-    'operations run unpark --lifecycle order --parked --why "the printer is back" --yes',
+    'operations run unpark --lifecycle order --parked --reason "the printer is back" --yes',
     'operations run wake --lifecycle order --on certificate --yes',
-    'operations run unpark --lifecycle order --bugs --why "1.4.2 is out" --yes',
+    'operations run unpark --lifecycle order --bugs --reason "1.4.2 is out" --yes',
     `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
     `operations run redo --lifecycle order --parked --to-phase Packing --to-step label --set '{"printer": "p8"}'`,
     'operations run remove --lifecycle order --phase Archived --at-most 1000000 --rate 500 --yes',
@@ -137,11 +137,11 @@ function registerRun(operations: Command, context: CliContext): void {
 }
 
 function requestFrom(action: string, options: RunFlags): OperationRequest {
-  const { id, lifecycle = '', filter, phase, state, on, atMost, rate, concurrency, why } = options
+  const { id, lifecycle = '', filter, phase, state, on, atMost, rate, concurrency, reason } = options
   const { parked, bugs, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
-    ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
+    ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, reason, by: byFrom(options) },
     selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, on, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },
@@ -294,11 +294,11 @@ function registerUndo(operations: Command, context: CliContext): void {
         const question = `look at ${count} document${count === 1 ? '' : 's'} of ${of.lifecycle} to undo ${of.action}`
         if (!options.yes && !(await isYes(context, options, [], question)))
           throw new UsageError(`expected yes, or --yes, to ${question}; nothing was changed`)
-        const { _id } = await undoOperation(system, id, { by: byFrom(options), why: options.why })
+        const { _id } = await undoOperation(system, id, { by: byFrom(options), reason: options.reason })
         await work(context, options, system, [_id])
       })
     })
-  withDatabase(byAndWhy(command), ['operations undo unpark-4f2a9c1b --why "the wrong printer"'])
+  withDatabase(byAndReason(command), ['operations undo unpark-4f2a9c1b --reason "the wrong printer"'])
 }
 
 function registerAbort(operations: Command, context: CliContext): void {
@@ -314,5 +314,5 @@ function registerAbort(operations: Command, context: CliContext): void {
         context.output.line(`${id}: asked to end; ${counts.seen} of ${expected} were done by then`)
       })
     })
-  withDatabase(byAndWhy(command), ['operations abort wake-4f2a9c1b'])
+  withDatabase(byAndReason(command), ['operations abort wake-4f2a9c1b'])
 }

@@ -9,7 +9,7 @@ import {
 } from '../../operations/index.js'
 import type { AuditedEnd } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import { durationFrom, withDatabase } from './command.js'
@@ -45,7 +45,7 @@ export function registerOrphans(program: Command, context: CliContext): void {
         throw new CliError('OrphansMissed', EXIT.failure, `${expected}: ${problems.join(', ')}`)
       }),
     )
-  withDatabase(byAndWhy(command), ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
+  withDatabase(byAndReason(command), ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
 }
 
 function endOfRemoval({ orphans }: OrphansReport): AuditedEnd {

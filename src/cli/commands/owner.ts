@@ -19,7 +19,7 @@ import {
 } from '../../operations/index.js'
 import { shellQuoted } from '../../options/index.js'
 import { durationMs } from '../../time/index.js'
-import { byAndWhy, byFrom, byOption } from '../by.js'
+import { byAndReason, byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { reportError } from '../report-error.js'
 import { documentFrom, durationFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
@@ -50,7 +50,7 @@ export function registerAdd(program: Command, context: CliContext): void {
         print(context, options, added, `${nameOf(added)} ${addedSentence(added)}; see: ${see}`)
       })
     })
-  withDatabase(byAndWhy(command), [
+  withDatabase(byAndReason(command), [
     'add api-gateway',
     `add api-gateway '{"_id": "shop", "state": "Running"}'`,
     `add api-gateway '{"phase": "Creating"}' --json`,
@@ -103,7 +103,7 @@ export function registerSetState(program: Command, context: CliContext): void {
         print(context, options, done, `${nameOf(done)}: ${wants}; ${follows}`)
       }),
     )
-  withDatabase(byAndWhy(command), ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
+  withDatabase(byAndReason(command), ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
 }
 
 export function registerWake(program: Command, context: CliContext): void {
@@ -115,7 +115,7 @@ export function registerWake(program: Command, context: CliContext): void {
         return [done, `${nameOf(done)}: ${sentence}`]
       }),
   )
-  withDatabase(byAndWhy(command), ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
+  withDatabase(byAndReason(command), ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
 }
 
 export function registerUnpark(program: Command, context: CliContext): void {
@@ -130,16 +130,16 @@ export function registerUnpark(program: Command, context: CliContext): void {
         return [done, `${nameOf(done)}: unparked by ${done.by}; ${done.unclaimed ?? 'it is due now'}`]
       }),
     )
-  withDatabase(byAndWhy(command), ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
+  withDatabase(byAndReason(command), ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
 }
 
 export function registerCancel(program: Command, context: CliContext): void {
-  const command = onDocuments(
+  const cancel = onDocuments(
     program,
     'cancel',
     'stop the steps of documents that run now: their signals abort, then they are parked, with by whom and why',
   )
-    .option('--reason <text>', 'why, for their history')
+  const command = reasonOption(cancel, 'why, for their history')
     .option('--wait <duration>', 'how long to wait for a handler to end', durationFrom, '5s')
     .action((ids: string[], options: Options) =>
       eachMeant(context, ids, options, async (system, ref) => {
@@ -209,5 +209,5 @@ export function registerRemove(program: Command, context: CliContext): void {
         print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed${rest}`)
       })
     })
-  withDatabase(byAndWhy(command), ['remove shop --yes', 'remove shop --yes --force'])
+  withDatabase(byAndReason(command), ['remove shop --yes', 'remove shop --yes --force'])
 }

@@ -9,7 +9,7 @@ import {
   UsageError,
 } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
-import { byAndWhy, byFrom, byOption } from '../by.js'
+import { byAndReason, byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
@@ -22,14 +22,14 @@ type ScopeOptions = Options & {
 }
 
 export function registerPause(program: Command, context: CliContext): void {
-  const command = scoped(
+  const pause = scoped(
     program,
     'pause',
     'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
   )
+  const command = reasonOption(pause, 'why, for others to read')
     .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
     .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
-    .option('--reason <text>', 'why, for others to read')
     .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
       onSystem(context, options, async (system) => {
         const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
@@ -73,7 +73,7 @@ export function registerResume(program: Command, context: CliContext): void {
         print(context, options, resumed, lines.join('\n'))
       }),
     )
-  withDatabase(byAndWhy(command), [
+  withDatabase(byAndReason(command), [
     'resume order',
     'resume order --phase Packing',
     'resume order --of ben',

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { answerQuestion, idText, listQuestions, MOST_QUESTIONS, nameOf } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
-import { byFrom, byOption } from '../by.js'
+import { byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
 import { onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
@@ -46,12 +46,12 @@ function short(question: string): string {
 }
 
 export function registerAnswer(program: Command, context: CliContext): void {
-  const command = onDocument(program, 'answer', 'answer the question that a document asks; it goes on at once')
+  const answer = onDocument(program, 'answer', 'answer the question that a document asks; it goes on at once')
+  const command = reasonOption(answer, 'why, for its history and its handler', 1_000)
     .argument('<option>', "one of the question's options; where it has none, any text")
-    .option('--comment <text>', 'what there is to say about it')
-    .action((id: string, option: string, options: Options & { comment?: string }) =>
+    .action((id: string, option: string, options: Options & { reason?: string }) =>
       onSystem(context, options, async (system) => {
-        const request = { option, by: byFrom(options), comment: options.comment }
+        const request = { option, by: byFrom(options), reason: options.reason }
         const done = await onOneMeant(context, id, options, (ref) => answerQuestion(system, ref, request))
         print(
           context,
@@ -61,5 +61,5 @@ export function registerAnswer(program: Command, context: CliContext): void {
         )
       }),
     )
-  withDatabase(byOption(command), ['answer order-4711 yes', 'answer order-4711 no --by ana --comment "out of stock"'])
+  withDatabase(byOption(command), ['answer order-4711 yes', 'answer order-4711 no --by ana --reason "out of stock"'])
 }

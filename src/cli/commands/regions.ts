@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { listRegions, recorded, removeRegion, usesText } from '../../operations/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { merged, withDatabase } from './command.js'
 
@@ -40,5 +40,5 @@ export function registerRegions(program: Command, context: CliContext): void {
         output.json(done.removed)
       })
     })
-  withDatabase(byAndWhy(remove), ['regions remove eu-1', 'regions remove eu-1 --force --json'])
+  withDatabase(byAndReason(remove), ['regions remove eu-1', 'regions remove eu-1 --force --json'])
 }

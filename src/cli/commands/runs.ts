@@ -3,7 +3,7 @@ import { isOver, type ListRuns, listRuns, Refused, startRun, UsageError, waitFor
 import { numbered, typed } from '../../options/index.js'
 import type { Json, RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
-import { byAndWhy, byFrom } from '../by.js'
+import { byAndReason, byFrom } from '../by.js'
 import type { CliContext, Options } from '../context.js'
 import { valueText } from '../output.js'
 import { limitFrom, print } from './command.js'
@@ -28,7 +28,7 @@ export function registerRun(program: Command, context: CliContext): void {
     .option('--args <json>', "instead of the schedule's own")
     .option('--wait', 'wait until the run is over; exit code 4 unless it is Completed')
     .action((id: string, options: RunOptions) => run(context, id, options))
-  withSchedules(byAndWhy(command), ['run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'])
+  withSchedules(byAndReason(command), ['run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'])
 }
 
 async function run(context: CliContext, id: string, options: RunOptions): Promise<void> {

@@ -13,7 +13,7 @@ import {
 import { numbered } from '../../options/index.js'
 import type { ListedPause, ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
-import { byAndWhy, byFrom, byOption } from '../by.js'
+import { byAndReason, byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
@@ -127,19 +127,22 @@ function registerSet(schedules: Command, context: CliContext): void {
       const done = await onSchedules(context, options, (system) => setSchedule(system, id, given, byFrom(options)))
       print(context, options, { _id: id, done }, `${id} ${done}`)
     })
-  withSchedules(byAndWhy(command))
+  withSchedules(byAndReason(command))
 }
 
 function registerPause(schedules: Command, context: CliContext): void {
   const command = schedules
     .command('pause')
     .description('pause a schedule: it does not run until it is resumed, and what it misses is not made up for')
-  onOneOrAll(command, 'all schedules', context, (system, id, options) => {
+  const pause = onOneOrAll(command, 'all schedules', context, (system, id, options) => {
     const { until, reason } = options as { until?: Date; reason?: string }
     return pauseSchedules(system, id, { until, reason, by: byFrom(options) })
   })
-    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--reason <text>', 'why, for others to read')
+  reasonOption(pause, 'why, for others to read').option(
+    '--until <time>',
+    'resume it automatically at this time, such as 2026-12-01T06:00:00Z',
+    timeFrom,
+  )
 }
 
 function registerResume(schedules: Command, context: CliContext): void {
@@ -181,7 +184,7 @@ function onOneOrAll(
         `${id ?? numbered(count, 'schedule')} ${done}${restText(command, id, byFrom(options), pauses)}`,
       )
     })
-  withSchedules(command.name() === 'pause' ? byOption(command) : byAndWhy(command))
+  withSchedules(command.name() === 'pause' ? byOption(command) : byAndReason(command))
   return command
 }
 
@@ -206,5 +209,5 @@ function registerRemove(schedules: Command, context: CliContext): void {
       await onSchedules(context, options, (system) => removeSchedule(system, id))
       print(context, options, { _id: id, removed: true }, `${id} removed`)
     })
-  withSchedules(byAndWhy(command))
+  withSchedules(byAndReason(command))
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { type LockTimeoutSet, modelOf, setLockTimeout } from '../../operations/index.js'
 import { formatMs } from '../../time/index.js'
-import { byAndWhy } from '../by.js'
+import { byAndReason } from '../by.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { print, withDatabase } from './command.js'
 
@@ -18,7 +18,7 @@ export function registerSetLockTimeout(program: Command, context: CliContext): v
         print(context, options, done, `${lifecycle}: ${sentence(done, definedMs)}`)
       }),
     )
-  withDatabase(byAndWhy(command), ['set-lock-timeout api-gateway 1m', 'set-lock-timeout thing 15s'])
+  withDatabase(byAndReason(command), ['set-lock-timeout api-gateway 1m', 'set-lock-timeout thing 15s'])
 }
 
 function sentence(done: LockTimeoutSet, definedMs: number): string {

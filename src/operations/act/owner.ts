@@ -202,7 +202,7 @@ export async function removeDocument(
   const model = modelOf(system, found.lifecycle)
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never
-  const { by = 'owner', why: reason = null } = system.audit ?? {}
+  const { by = 'owner', reason = null } = system.audit ?? {}
   const documents = protocolCollection(system.db, model.collection)
   const about = { action: 'remove', lifecycle: model.name, document: _id }
   const removed = await recorded(

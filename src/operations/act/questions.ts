@@ -60,7 +60,7 @@ export interface AnswerGiven extends Done {
   readonly question: string
   readonly option: string
   readonly by: string
-  readonly comment: string | null
+  readonly reason: string | null
 }
 
 export interface AnswerRequest {
@@ -68,8 +68,8 @@ export interface AnswerRequest {
   readonly option: string
   /** The person who answers, for its history. */
   readonly by: string
-  /** A comment. Default: none. */
-  readonly comment?: string | undefined
+  /** The reason. Default: none is given. */
+  readonly reason?: string | undefined
   /** The `id` of the question. Default: the question that the document asks now. */
   readonly question?: string | undefined
 }
@@ -85,9 +85,9 @@ export async function answerQuestion(system: System, ref: DocumentRef, request: 
   const result = await asOwner(system, lifecycle, (owner) =>
     owner.answer(document['_id'], { ...request, audit: system.audit }),
   )
-  const { option, by, comment = null } = request
+  const { option, by, reason = null } = request
   const { kind } = result
-  if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, comment }
+  if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, reason }
   if (kind === 'notFound' || kind === 'held' || kind === 'parked') throw whyNot(system, kind, found, 'answered')
   const [why, advice] = whyRefused(result, request)
   const id: unknown = document['_id']

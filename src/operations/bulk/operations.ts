@@ -59,7 +59,7 @@ export interface OperationRequest {
   /** The person or program that asks for it. */
   readonly by: string
   /** The reason. Default: none is given. */
-  readonly why?: string | undefined
+  readonly reason?: string | undefined
 }
 
 /** The documents that an operation would act on. */
@@ -155,7 +155,7 @@ export async function beginOperation(system: System, request: OperationRequest):
   const document: OperationDocument = {
     _id: id,
     ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
-    ...{ by: request.by, why: request.why ?? null, atMost, rate: request.rate ?? 1_000 },
+    ...{ by: request.by, why: request.reason ?? null, atMost, rate: request.rate ?? 1_000 },
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const { _id } = document
@@ -197,7 +197,7 @@ export async function previewUndo(
 export async function undoOperation(
   system: System,
   id: string,
-  { by, why }: Pick<OperationRequest, 'by' | 'why'>,
+  { by, reason }: Pick<OperationRequest, 'by' | 'reason'>,
 ): Promise<OperationDocument> {
   const { of, count } = await previewUndo(system, id)
   const { lifecycle, action, options, rate, concurrency } = of
@@ -205,7 +205,7 @@ export async function undoOperation(
   const undone = { of: id, action, options: fromStoredText(options) }
   const document: OperationDocument = {
     ...{ _id: `undo-${id}`, action: 'undo', lifecycle, filter: '{}', options: storedText(undone) },
-    ...{ by, why: why ?? null, atMost: count, rate, concurrency, expected: count },
+    ...{ by, why: reason ?? null, atMost: count, rate, concurrency, expected: count },
     ...{ counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const about = { action: 'operations undo', target: `operation ${id}`, lifecycle }

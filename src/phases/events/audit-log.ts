@@ -21,7 +21,7 @@ export interface AuditOptions {
   /** The person's name: at most 200 characters. */
   readonly by: string
   /** The reason: at most 500 characters. Default: none is given. */
-  readonly why?: string | undefined
+  readonly reason?: string | undefined
   /** The time that the entry is kept, 1 h to 3650 d. Default 90d. */
   readonly keepFor?: Duration | undefined
 }
@@ -56,8 +56,11 @@ export interface AuditedEnd {
 /** The person who asks for an action, and the reason, as options. */
 export const ASKED_BY = {
   by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
-  why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
+  reason: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
 }
+
+/** The former name of a reason. Entries keep it: they are stored as `why`. */
+export const FORMER_REASON = { renamed: { why: 'reason' } } as const
 
 const auditOptions = t.object({
   ...ASKED_BY,
@@ -67,11 +70,11 @@ const auditOptions = t.object({
 /** @throws InvalidOptions */
 export function checkedAudit(options: unknown): {
   readonly by: string
-  readonly why: string | null
+  readonly reason: string | null
   keepForMs: number
 } {
-  const { by, why = null, keepFor } = checkOptions('audit', auditOptions, options)
-  return { by, why, keepForMs: keepFor }
+  const { by, reason = null, keepFor } = checkOptions('audit', auditOptions, options, FORMER_REASON)
+  return { by, reason, keepForMs: keepFor }
 }
 
 /** The most bytes of `before`, and of `after`: an entry stays small, whatever it is about. */
@@ -105,7 +108,7 @@ export async function audited<T>(
   const entry = {
     ...about,
     by: who.by,
-    why: who.why,
+    why: who.reason,
     outcome: 'unknown',
     ...(before !== undefined && { before: small(before) }),
   }

@@ -44,7 +44,7 @@ const query = t.object({ ...RECORD_QUERY, by: t.optional(t.aName), action: t.opt
  * The actions of people on a database's documents, by the command line or as owners who pass `audit` (docs/audit.md).
  * @example
  * ```ts
- * await orders.wake('order-4711', { audit: { by: 'ana', why: 'the truck is here' } })
+ * await orders.wake('order-4711', { audit: { by: 'ana', reason: 'the truck is here' } })
  * await new Audit(db).list({ by: 'ana' }) // [{ at, by: 'ana', why: 'the truck is here', action: 'wake', document: 'order-4711', outcome: 'done', ... }]
  * ```
  * @throws InvalidOptions for what isn't a database

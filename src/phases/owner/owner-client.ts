@@ -250,7 +250,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async remove(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
     checkCall('remove', id, options)
     const { documents, model, terms, rings } = this
-    const { by = 'owner', why: reason = null } = options.audit ?? {}
+    const { by = 'owner', reason = null } = options.audit ?? {}
     const act = async () => {
       const removed = await removeOne(
         documents,
@@ -274,10 +274,10 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    */
   async pause(options: PauseOptions<Doc, Phase>): Promise<PauseResult> {
     const pause = newPause(this.model, options)
-    const { by, reason: why, audit } = options
+    const { by, reason, audit } = options
     const about = { action: 'pause', target: pauseTarget(this.model.name, pause.target) }
     const act = () => addPause(this.db, this.model.name, pause)
-    const { kind } = await this.record(audit ? { audit: { by, why } } : {}, about, act, (end) =>
+    const { kind } = await this.record(audit ? { audit: { by, reason } } : {}, about, act, (end) =>
       end.kind === 'paused' ? pausedEnd(end) : { outcome: 'refused', problem: end.kind },
     )
     if (kind !== 'paused') return kind
@@ -314,7 +314,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       if (verdict === 'asked') this.rings.look({})
       return verdict
     }
-    return this.recordOn(id, audit ? { audit: { by, why: reason ?? undefined } } : {}, 'cancel', act, undefined)
+    return this.recordOn(id, audit ? { audit: { by, reason: reason ?? undefined } } : {}, 'cancel', act, undefined)
   }
 
   /**

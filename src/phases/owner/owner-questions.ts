@@ -6,15 +6,23 @@ const atMost = (most: number) =>
 const answerOptions = t.object({
   option: atMost(1_000),
   by: atMost(200),
-  comment: t.optional(atMost(1_000)),
+  reason: t.optional(atMost(1_000)),
   question: t.optional(t.aName),
   session: t.anything<never>(),
   audit: t.anything<never>(),
 })
 
+/** The former name of an answer's reason. Answers keep it: they are stored with `comment`. */
+export const FORMER_COMMENT = { renamed: { comment: 'reason' } } as const
+
 /** @throws InvalidOptions */
 export function newAnswer(options: unknown) {
-  const { option, by, comment = null, question } = checkOptions('answer', answerOptions, options)
+  const {
+    option,
+    by,
+    reason: comment = null,
+    question,
+  } = checkOptions('answer', answerOptions, options, FORMER_COMMENT)
   return { option, by, comment, question }
 }
 

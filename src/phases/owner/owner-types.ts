@@ -125,8 +125,8 @@ export interface AnswerOptions extends OwnerOptions {
   readonly option: string
   /** The person who answers. */
   readonly by: string
-  /** The person's comment: at most 1,000 characters. Default: nothing. */
-  readonly comment?: string | undefined
+  /** The person's reason: at most 1,000 characters. Default: none is given. */
+  readonly reason?: string | undefined
   /** The id of the question that is meant, from `questions`. Default: the one that the document asks now. */
   readonly question?: string | undefined
 }

@@ -97,8 +97,8 @@ export interface StepAnswer {
   readonly by: string
   /** The time of the answer, by the server's clock; or when its time was over. */
   readonly at: Date
-  /** The person's comment. */
-  readonly comment: string | undefined
+  /** The person's reason. */
+  readonly reason: string | undefined
   /** True if its time was over before anyone answered. */
   readonly timedOut: boolean
 }

@@ -47,7 +47,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     this.fence = task.fence
     this.attempt = task.attempt
     this.waitedMs = task.waitedMs
-    this.answer = task.answer
+    this.answer = task.answer && withFormerFields('step.answer', task.answer, { comment: 'reason' })
     this.progress = (document[task.progressField] ?? {}) as Progress
     this.cell = new Cell(task.cell)
     this.port = task.port

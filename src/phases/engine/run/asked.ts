@@ -1,4 +1,5 @@
 import { answerIn, type DeadlineHold, questionIn, type StoredQuestion, underHold } from '../../../lock/index.js'
+import { withFormerFields } from '../../../options/index.js'
 import type { StepAnswer } from '../../step/step.js'
 
 /** The last question of the document's step, and its answer; `answer` undefined: it is still open. */
@@ -6,6 +7,10 @@ export interface Asked {
   readonly question: StoredQuestion
   readonly answer: StepAnswer | undefined
 }
+
+/** An answer whose former field is refused. */
+export const refusingComment = (answer: StepAnswer): StepAnswer =>
+  withFormerFields('step.answer', answer, { comment: 'reason' })
 
 /**
  * Reads the question from a document's progress.
@@ -19,13 +24,14 @@ export function askedIn(progress: unknown, now: () => Date, hold: () => Deadline
   const stored = answerIn(progress, question)
   if (stored) {
     const { option, by, at, comment } = stored
-    return { question, answer: { question: text, option, by, at, comment: comment ?? undefined, timedOut: false } }
+    const answer = { question: text, option, by, at, reason: comment ?? undefined, timedOut: false }
+    return { question, answer: refusingComment(answer) }
   }
   if (!deadline) return { question, answer: undefined }
   if (underHold(deadline, hold()) > now()) return { question, answer: undefined }
   const option = onTimeout ?? undefined
   return {
     question,
-    answer: { question: text, option, by: 'timeout', at: deadline, comment: undefined, timedOut: true },
+    answer: { question: text, option, by: 'timeout', at: deadline, reason: undefined, timedOut: true },
   }
 }
