@@ -38,6 +38,7 @@ const FAILURES = new Set([
   'NoDatabase',
   'NoScheduler',
   'NotEnoughSpace',
+  'ServerOutOfSpace',
   'NotMongoDB',
   'ServerTooOld',
   'ShardedCollections',

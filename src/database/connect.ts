@@ -5,7 +5,7 @@ import { type Duration, durationMs } from '../time/index.js'
 import {
   type LocalDatabase,
   type LocalDatabasePackage,
-  type LocalSource,
+  type LocalDatabaseSource,
   type Log,
   localDatabase,
 } from './local-database.js'
@@ -62,7 +62,7 @@ const NAMES = { internal: ['firstStartBytes'], renamed: { timeoutMs: 'timeout', 
  * the PATH), `cached-mongod` (an earlier download), `embedded` (the alpha engine) or `download` (a mongod that was downloaded just
  * now).
  */
-export type DatabaseSource = 'uri' | LocalSource
+export type DatabaseSource = 'uri' | LocalDatabaseSource
 
 /** An open connection, as `connectDatabase` returns it. */
 export interface DatabaseConnection {

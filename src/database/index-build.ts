@@ -10,8 +10,8 @@ const AGAIN_AFTER_MS = 1_000
 const OUT_OF_DISK_SPACE = 14031
 
 /** The server's disk has too little room for what a first start needs. */
-export class NotEnoughSpace extends Error {
-  override readonly name = 'NotEnoughSpace'
+export class ServerOutOfSpace extends Error {
+  override readonly name = 'ServerOutOfSpace'
 }
 
 export interface IndexBuild {
@@ -25,7 +25,7 @@ export interface IndexBuild {
  * Creates an index where it is missing, however long that takes within an hour. If several replicas ask for it at the same time,
  * one starts the build and the others wait for it. If the connection ends during the build, it asks again: the server goes on
  * building, or starts over.
- * @throws NotEnoughSpace; whatever else the server refuses it with; MongoNetworkError when an hour was not enough
+ * @throws ServerOutOfSpace; whatever else the server refuses it with; MongoNetworkError when an hour was not enough
  */
 export async function buildIndex(
   collection: Collection,
@@ -45,7 +45,7 @@ export async function buildIndex(
         return
       } catch (error) {
         if (isServerError(error, OUT_OF_DISK_SPACE)) {
-          throw new NotEnoughSpace(
+          throw new ServerOutOfSpace(
             `expected the server to have room for ${what}, got: ${error.message}; free some space on the server's disk and start again`,
           )
         }

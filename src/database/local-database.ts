@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type Attempt, NoDatabase } from './no-database.js'
+import { type DatabaseAttempt, NoDatabase } from './no-database.js'
 
 /** The local database's package, for development and installed separately: no part of it is loaded where a server is named. */
 const PACKAGE = 'phaselock-local-database'
@@ -9,12 +9,12 @@ const PACKAGE = 'phaselock-local-database'
 export type Log = (message: string, fields?: object) => void
 
 /** The origin of a local database's server: on PATH, in mongodb-memory-server's cache, the embedded engine, or downloaded. */
-export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
+export type LocalDatabaseSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
 
 /** A server on 127.0.0.1. It runs as long as any process uses it. */
 export interface LocalDatabase {
   readonly port: number
-  readonly source: LocalSource
+  readonly source: LocalDatabaseSource
   readonly dataPath: string
   leave(): void
 }
@@ -23,8 +23,8 @@ export interface LocalDatabaseOptions {
   readonly dataDir: string
   readonly env: NodeJS.ProcessEnv
   readonly log: Log
-  starting(server: { source: LocalSource; name: string; dataPath: string }): void
-  failed(attempt: Attempt): void
+  starting(server: { source: LocalDatabaseSource; name: string; dataPath: string }): void
+  failed(attempt: DatabaseAttempt): void
   readonly temporary?: boolean | undefined
   readonly firstStartBytes?: number | undefined
 }
@@ -32,7 +32,9 @@ export interface LocalDatabaseOptions {
 /** The part of the package that is used. The package's own types would be missing where it isn't installed. */
 export interface LocalDatabasePackage {
   /** Joins or starts one; if none starts, returns what was tried. */
-  openLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase | { readonly tried: readonly Attempt[] }>
+  openLocalDatabase(
+    options: LocalDatabaseOptions,
+  ): Promise<LocalDatabase | { readonly tried: readonly DatabaseAttempt[] }>
   /** Joins a running one; starts and creates nothing. */
   joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined>
 }

@@ -1,5 +1,5 @@
 /** A server that was tried, and its message. */
-export interface Attempt {
+export interface DatabaseAttempt {
   /** A name for people: 'mongod on PATH'. */
   readonly name: string
   /** The reason that it couldn't be used: its own message. */
@@ -14,7 +14,7 @@ export class NoDatabase extends Error {
     /** The ways out other than setting MONGODB_URI. */
     otherWaysOut: readonly string[] = [],
     /** The servers that were tried, and what each reported. */
-    readonly tried: readonly Attempt[] = [],
+    readonly tried: readonly DatabaseAttempt[] = [],
   ) {
     const waysOut = ['set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock', ...otherWaysOut]
     super(

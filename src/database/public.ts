@@ -19,9 +19,9 @@ export {
   doorbellClient,
   renewalClient,
 } from './connect.js'
-export { NotEnoughSpace } from './index-build.js'
-export type { LocalSource } from './local-database.js'
-export { type Attempt, NoDatabase } from './no-database.js'
+export { ServerOutOfSpace } from './index-build.js'
+export type { LocalDatabaseSource } from './local-database.js'
+export { type DatabaseAttempt, NoDatabase } from './no-database.js'
 export { MissingRights, type Rights } from './rights.js'
 export { NotMongoDB } from './server-semantics.js'
 export { DriverMismatch, ServerTooOld } from './server-version.js'

@@ -31,18 +31,17 @@
 export type { ApiServer, CallOptions, ClusterOptions, ListOptions } from './api/api-server.js'
 export type { KubeconfigSource } from './api/credentials.js'
 export * from './api/errors.js'
-export * from './api/objects.js'
+export { type KindRef, type KubernetesObject, nameOf, type ObjectMeta, type ObjectRef } from './api/objects.js'
 export { type PodLogOptions, podLog } from './api/pod-log.js'
 export { Cluster } from './cluster/cluster.js'
 export { HeldCluster } from './cluster/held-cluster.js'
 export { onCluster } from './cluster/on-cluster.js'
-export * from './cluster/ownership.js'
+export { ANNOTATIONS, fenceOf, LABELS, Owner, type OwnerLifecycle } from './cluster/ownership.js'
 export { type Propagation, type Removal, type RemoveOptions, removalOf } from './cluster/removal.js'
 export type { NotLookedAt } from './orphans/kinds.js'
 export { type FoundOrphans, type Orphan, Orphans, type OrphansOptions, type Swept } from './orphans/orphans.js'
 export { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
 export { type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './recovery/early-recovery.js'
-export { CONTAINERS_COLLECTION } from './recovery/run-records.js'
 export {
   InvalidRegion,
   type Region,
@@ -59,5 +58,5 @@ export {
 } from './regions/region-document.js'
 export { regionWorks } from './regions/region-works.js'
 export { Regions, type RegionsOptions } from './regions/regions.js'
-export { type Verdict, verdictOf } from './watch/verdicts.js'
+export type { Verdict } from './watch/verdicts.js'
 export { InvalidWatchOptions, type WatchedKind, type WatchOptions, watchObjects } from './watch/watch-objects.js'

@@ -19,10 +19,10 @@
  */
 export { holderIdentity } from './acquisition.js'
 export { ActiveLock } from './active-lock.js'
-export { type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
-export { InvalidLockDuration, type LockDuration, lockDurationMs } from './durations.js'
+export type { LockMode, ProviderKind } from './choose-provider.js'
+export { InvalidLockDuration, type LockDuration } from './durations.js'
 export * from './errors.js'
-export { type CheckedLockConfig, checkedLockConfig, type LockConfig } from './lock-config.js'
+export type { CheckedLockConfig, LockConfig } from './lock-config.js'
 export * from './lock-executor.js'
 export { type LockObserver, observeLocks } from './lock-observer.js'
 export { LockAssert, LockExtender } from './lock-path.js'

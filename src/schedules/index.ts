@@ -42,21 +42,20 @@ export type { ObservedRun, RunEndReason, ScheduleObserver } from './observer.js'
 export type { SchedulesOptions } from './options.js'
 export type { PauseChange } from './pauses.js'
 export type { LastSuccess, ScheduleCounts, ScheduleReports } from './reports.js'
-export { lockNameOf } from './run-lock.js'
 export type {
   By,
   CancelRunOptions,
   NewSchedule,
-  PauseOptions,
-  ResumeOptions,
+  SchedulePauseOptions,
+  ScheduleResumeOptions,
   TriggerOptions,
 } from './schedule-owner.js'
 export type {
   ListedPause,
   ListedSchedule,
-  ListOptions,
   PausesOptions,
   RunsOptions,
+  ScheduleListOptions,
   StoredRun,
   StoredSchedule,
 } from './schedule-reader.js'

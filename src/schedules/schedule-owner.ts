@@ -48,7 +48,7 @@ export interface By {
 }
 
 /** The options of `pause` and `pauseAll`. */
-export interface PauseOptions extends By {
+export interface SchedulePauseOptions extends By {
   /** When the pause ends. Default: when a user resumes the schedule. */
   readonly until?: Date | undefined
   /** The reason, for people: kept in the schedule's `paused` and `edits`, and shown by runs that it skips. */
@@ -56,7 +56,7 @@ export interface PauseOptions extends By {
 }
 
 /** What `resume` and `resumeAll` take. */
-export interface ResumeOptions extends By {
+export interface ScheduleResumeOptions extends By {
   /** Whose pause ends. Default: that of `by`, or the only one there is. */
   readonly of?: string | undefined
 }
@@ -151,7 +151,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
    * @returns the pauses in force before, and since
    * @throws NoSuchSchedule, InvalidSchedule
    */
-  async pause(id: string, options: PauseOptions = {}): Promise<PauseChange> {
+  async pause(id: string, options: SchedulePauseOptions = {}): Promise<PauseChange> {
     requireId(id)
     const update = [
       anew({ by: options.by, edit: present({ action: 'pause', reason: options.reason }) }),
@@ -165,7 +165,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /** Pauses all, also those that others have paused; one's own earlier pauses are replaced. @returns how many were paused */
-  async pauseAll(options: PauseOptions = {}): Promise<number> {
+  async pauseAll(options: SchedulePauseOptions = {}): Promise<number> {
     const running = { phase: { $nin: ['Finished', 'Broken'] }, ...canPause(options) } as object
     const edit = present({ action: 'pause', reason: options.reason })
     // They are not made due now: each is looked at when it is due. To look at a million at the same time would be wasted work.
@@ -178,7 +178,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
    * @returns the pauses in force before, and since
    * @throws NoSuchSchedule; PausedByOthers where none of several is one's own, nothing is changed then
    */
-  async resume(id: string, { by, of }: ResumeOptions = {}): Promise<PauseChange> {
+  async resume(id: string, { by, of }: ScheduleResumeOptions = {}): Promise<PauseChange> {
     requireId(id)
     const update = [
       anew({ by, edit: { action: 'resume' } }),
@@ -196,7 +196,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /** Ends a pause of each, as `resume` does, where there is one to end; what was deactivated stays deactivated. @returns of how many */
-  async resumeAll({ by, of }: ResumeOptions = {}): Promise<number> {
+  async resumeAll({ by, of }: ScheduleResumeOptions = {}): Promise<number> {
     const update = [anew({ by, edit: { action: 'resume' } }), ...resuming({ by, of })]
     return this.updateAll({ ...PAUSED, ...isMeant({ by, of }) }, update)
   }

@@ -30,7 +30,7 @@ export type StoredRun = RunDocument & {
 }
 
 /** The options of `list`. */
-export interface ListOptions {
+export interface ScheduleListOptions {
   /** At most this many. Default 100. */
   readonly limit?: number | undefined
   /** Only those after this id. */
@@ -120,7 +120,7 @@ export abstract class ScheduleReader {
   }
 
   /** Schedules by id, each with its latest run. */
-  async list(options: ListOptions = {}): Promise<ListedSchedule[]> {
+  async list(options: ScheduleListOptions = {}): Promise<ListedSchedule[]> {
     const { limit, after, phase } = checkOptions('schedules.list', listOptions, options)
     const pipeline = [
       { $match: present({ _id: after === undefined ? undefined : { $gt: after }, phase }) },

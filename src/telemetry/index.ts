@@ -22,7 +22,6 @@
  * ```
  * @packageDocumentation
  */
-export { COUNT_LIMIT } from '../operations/index.js'
 export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
 export {
   type MeasuredLifecycle,

@@ -74,15 +74,15 @@ test('the main entry has what an app defines, runs and owns its documents with, 
 test.each([
   [
     'kubernetes',
-    'ANNOTATIONS AdmissionDenied BeingDeleted CONTAINERS_COLLECTION Cluster FIELD_MANAGER HeldCluster InvalidRegion InvalidResource InvalidWatchOptions KubernetesConflict KubernetesError KubernetesForbidden LABELS NamespaceMissing NamespaceTerminating NotOwned Orphans Owner PodUnknown QuotaExceeded REGION_COLLECTION RegionUnavailable Regions StaleFence UnknownKind documentLabel earlyRecovery fenceOf fullNameOf labelValue nameOf onCluster ownerOf podLog readinessOf regionWorks removalOf singleRegion verdictOf watchObjects',
+    'ANNOTATIONS AdmissionDenied BeingDeleted Cluster HeldCluster InvalidRegion InvalidResource InvalidWatchOptions KubernetesConflict KubernetesError KubernetesForbidden LABELS NamespaceMissing NamespaceTerminating NotOwned Orphans Owner PodUnknown QuotaExceeded REGION_COLLECTION RegionUnavailable Regions StaleFence UnknownKind earlyRecovery fenceOf nameOf onCluster podLog readinessOf regionWorks removalOf singleRegion watchObjects',
   ],
   [
     'locks',
-    'ActiveLock InvalidLockConfig InvalidLockDuration InvalidLockProvider LockAssert LockExecutor LockExtender LockLost LockProviderUnavailable NotLocked PROVIDER_KINDS StaleLockHandle checkedExecution checkedLockConfig holderIdentity lockDurationMs memoryLocks mongoLockProvider observeLocks openLockProvider',
+    'ActiveLock InvalidLockConfig InvalidLockDuration InvalidLockProvider LockAssert LockExecutor LockExtender LockLost LockProviderUnavailable NotLocked StaleLockHandle checkedExecution holderIdentity memoryLocks mongoLockProvider observeLocks openLockProvider',
   ],
   [
     'schedules',
-    'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule PausedByOthers ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
+    'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule PausedByOthers ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone starts',
   ],
   [
     'tasks',

@@ -1,12 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
-import {
-  BeingDeleted,
-  Cluster,
-  type KubernetesObject,
-  NotOwned,
-  ownerOf,
-  StaleFence,
-} from '../../src/kubernetes/index.js'
+import { ownerOf } from '../../src/kubernetes/cluster/ownership.js'
+import { BeingDeleted, Cluster, type KubernetesObject, NotOwned, StaleFence } from '../../src/kubernetes/index.js'
 import { NoLongerHeld } from '../../src/phases/index.js'
 import { useDatabase } from '../support/database.js'
 import { holdThing } from './support/holds.js'

@@ -64,7 +64,7 @@ test('a server without room for an index is told as that', async () => {
   const reply = { ok: 0, code: 14031, codeName: 'OutOfDiskSpace', errmsg: 'available disk space of 1 byte is less' }
   void proxy.answer('createIndexes', reply)
   await expect(replica().prepare()).rejects.toMatchObject({
-    name: 'NotEnoughSpace',
+    name: 'ServerOutOfSpace',
     message: expect.stringMatching(
       /^expected the server to have room for index \{.+\} of Thing, got: available disk space of 1 byte is less; free some/,
     ),

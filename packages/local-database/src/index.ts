@@ -1,4 +1,4 @@
-export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource, NotEnoughSpace } from './engine/index.js'
+export { DataDirUnusable, KeeperStuck, type LocalAttempt, type LocalSource, NotEnoughSpace } from './engine/index.js'
 export {
   joinLocalDatabase,
   type LocalDatabase,

@@ -1,9 +1,9 @@
 import {
-  type Attempt,
   EngineMembership,
   existingEngineFolder,
   FIRST_START_BYTES,
   joinOrWait,
+  type LocalAttempt,
   type LocalServer,
   type LocalSource,
   type Log,
@@ -33,7 +33,7 @@ export interface LocalDatabaseOptions {
   /** Called before a server is started. */
   starting(server: { source: LocalSource; name: string; dataPath: string }): void
   /** Called for a server that exists but doesn't work. */
-  failed(attempt: Attempt): void
+  failed(attempt: LocalAttempt): void
   /** True to remove `dataDir` once no process uses it any more. For test runs. */
   temporary?: boolean | undefined
   /** The free space that the disk of a new database needs; default 500 MB. */
@@ -50,7 +50,7 @@ export interface LocalDatabaseOptions {
 export async function openLocalDatabase(
   options: LocalDatabaseOptions,
   servers: LocalServer[] = localServers(options.env, options.log),
-): Promise<LocalDatabase | { tried: Attempt[] }> {
+): Promise<LocalDatabase | { tried: LocalAttempt[] }> {
   const { log, temporary = false, firstStartBytes = FIRST_START_BYTES, failed } = options
   const folder = await openEngineFolder(options.dataDir)
   await requireFreeSpace(folder, firstStartBytes)

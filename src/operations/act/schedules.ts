@@ -4,14 +4,14 @@ import {
   type Json,
   type ListedSchedule,
   type ListedPause as ListedSchedulePause,
-  type ListOptions,
   type NewSchedule,
   NoSuchSchedule,
   type PauseChange,
   PausedByOthers,
-  type PauseOptions,
   type RunStatistics,
   type RunsOptions,
+  type ScheduleListOptions,
+  type SchedulePauseOptions,
   Schedules,
   type StatisticsOptions,
   type StoredRun,
@@ -21,7 +21,7 @@ import { recorded } from '../system/audit.js'
 import { NotFound, Refused } from '../system/errors.js'
 import type { System } from '../system/system.js'
 
-export interface ListSchedules extends ListOptions {
+export interface ListSchedules extends ScheduleListOptions {
   readonly phase?: 'Active' | 'Paused' | 'Finished' | 'Broken' | undefined
 }
 
@@ -83,7 +83,7 @@ const fieldsOf = async (schedules: Schedules, id: string) =>
 export function pauseSchedules(
   system: System,
   id: string | undefined,
-  pause: PauseOptions & { readonly by: string },
+  pause: SchedulePauseOptions & { readonly by: string },
 ): Promise<number> {
   return aroundPauses(system, 'schedules pause', id, async (schedules) =>
     id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause),

@@ -9,5 +9,5 @@ export {
   programPath,
   requireFreeSpace,
 } from './folder.js'
-export { type Attempt, joinOrWait, KeeperStuck, type LocalServer, NotHere, openEngine } from './open-engine.js'
+export { joinOrWait, KeeperStuck, type LocalAttempt, type LocalServer, NotHere, openEngine } from './open-engine.js'
 export type { LocalSource } from './state.js'

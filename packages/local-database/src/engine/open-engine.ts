@@ -25,7 +25,7 @@ export class NotHere extends Error {
 }
 
 /** An attempt to start a server, and its report. */
-export interface Attempt {
+export interface LocalAttempt {
   name: string
   said: string
 }
@@ -38,11 +38,11 @@ export interface OpenEngineOptions {
   /** Called before a server is started. */
   starting?: (server: LocalServer) => void
   /** Called for a server that exists but doesn't work. */
-  failed?: (attempt: Attempt) => void
+  failed?: (attempt: LocalAttempt) => void
 }
 
 /** The link to the folder's engine, joined or started; or, if nothing starts, the attempts. */
-export type OpenedEngine = { link: KeeperLink; started: boolean } | { tried: Attempt[] }
+export type OpenedEngine = { link: KeeperLink; started: boolean } | { tried: LocalAttempt[] }
 
 const JOIN_POLL_MS = 30
 /** More than a keeper may take to end a leftover engine, wait for its port and start (80 s). */
@@ -82,8 +82,8 @@ async function startFirst(
   folder: EngineFolder,
   servers: LocalServer[],
   options: OpenEngineOptions,
-): Promise<{ link: KeeperLink; started: boolean } | { tried: Attempt[]; broken: boolean }> {
-  const tried: Attempt[] = []
+): Promise<{ link: KeeperLink; started: boolean } | { tried: LocalAttempt[]; broken: boolean }> {
+  const tried: LocalAttempt[] = []
   let broken = false
   const failed = (server: LocalServer, error: unknown) => {
     const attempt = { name: server.name, said: error instanceof Error ? error.message : String(error) }
