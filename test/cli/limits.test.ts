@@ -98,7 +98,7 @@ describe('the commands on limits', () => {
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Creating' })
     expect((await run('show', 'a')).out).toContain(
-      "Its limit thing tenant=acme: paused by ana: they asked (phaselock resume --limit 'thing tenant=acme').",
+      "Its limit thing tenant=acme: paused by ana: they asked (phaselock limits resume 'thing tenant=acme').",
     )
     expect((await run('pauses')).out).toContain('limit thing tenant=acme')
     expect((await run('limits')).out).toContain('no limits')

@@ -71,12 +71,12 @@ describe('the commands that pause work', () => {
     expect((await run('resume', 'thing', 'b', '--json')).json()).toMatchObject([{ what: 'document', _id: 'b' }])
     expect((await run('pause', '--all', '--json')).json()).toMatchObject([{ lifecycle: 'thing', what: 'all' }])
     expect((await run('limits', 'set', 'ink', '--slots', '1')).code).toBe(0)
-    expect((await run('pause', '--limit', 'ink', '--by', 'ana', '--for', '1h', '--reason', 'none')).out).toMatch(
+    expect((await run('limits', 'pause', 'ink', '--by', 'ana', '--for', '1h', '--reason', 'none')).out).toMatch(
       /^limit ink: paused by ana until 20\S+Z: none\n$/,
     )
     expect((await run('pauses')).out).toMatch(/^limit ink +(\d+ m?s ago|now) +in .* +ana +none$/m)
     expect((await run('limits')).out).toMatch(/^ink +1 \(paused\) +0 +- +-$/m)
-    expect((await run('resume', '--limit', 'ink')).out).toMatch(/^limit ink: resumed; it was paused .+ by ana\n$/)
+    expect((await run('limits', 'resume', 'ink')).out).toMatch(/^limit ink: resumed; it was paused .+ by ana\n$/)
     expect((await run('resume', '--all')).out).toMatch(/^thing: resumed; it was paused .+\n$/)
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
@@ -126,11 +126,12 @@ describe('the commands that pause work', () => {
     )
     await replica.prepare()
     const mistakes: [string[], number, string][] = [
-      [['pause'], 2, 'expected a lifecycle, --limit or --all'],
-      [['pause', '--phase', 'Creating'], 2, 'expected a lifecycle, --limit or --all'],
-      [['pause', 'thing', '--limit', 'ink'], 2, 'expected --limit alone, or a lifecycle, or --all'],
-      [['pause', '--limit', 'ink'], 3, "there is no limit 'ink'; see: phaselock limits"],
-      [['resume', '--limit', 'ink'], 4, "limit ink isn't paused"],
+      [['pause'], 2, 'expected a lifecycle or --all'],
+      [['pause', '--phase', 'Creating'], 2, 'expected a lifecycle or --all'],
+      [['pause', '--limit', 'ink'], 2, 'expected limits pause <name>, got --limit: it is a command of its own now'],
+      [['resume', '--limit', 'ink'], 2, 'expected limits resume <name>, got --limit: it is a command of its own now'],
+      [['limits', 'pause', 'ink'], 3, "there is no limit 'ink'; see: phaselock limits"],
+      [['limits', 'resume', 'ink'], 4, "limit ink isn't paused"],
       [['pause', 'thing', '--all'], 2, 'expected --all or a lifecycle, got both (thing)'],
       [['pause', 'thing', '--for', '2'], 2, "expected a duration such as '30s', '5m', '1h' or '2d', got \"2\""],
       [['pause', 'thing', '--for', '0s'], 2, 'expected a duration (for) of at least 1s, got 0s; nothing was paused'],

@@ -61,7 +61,13 @@ describe('a run of a flow that had ended', () => {
     const operations = new Operations({ db: database.db, lifecycles: [runs] })
     const redo = async (set: Record<string, unknown>) => {
       const selection = { lifecycle: 'nightly', all: true } as const
-      await operations.begin({ action: 'redo', selection, options: { phase: 'Running', set }, by: 'ana', why: 'test' })
+      await operations.begin({
+        action: 'redo',
+        selection,
+        options: { phase: 'Running', set },
+        by: 'ana',
+        reason: 'test',
+      })
       await replica.runOnce()
     }
     await redo({ day: 'tuesday' })

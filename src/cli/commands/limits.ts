@@ -6,6 +6,7 @@ import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { watching } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
+import { pauseOptions, pauseScope, resumeOptions, resumeScope } from './pause.js'
 
 type Listed = Awaited<ReturnType<Limits['list']>>[number]
 
@@ -38,9 +39,30 @@ export function registerLimits(program: Command, context: CliContext): void {
     'limits --keys',
     'limits set gitlab-api --slots 5 --rate 100/1m',
     'limits remove gitlab-api',
+    'limits pause gitlab-api --for 1h',
   ])
   registerSet(command, context)
   registerRemove(command, context)
+  registerPause(command, context)
+  registerResume(command, context)
+}
+
+function registerPause(limits: Command, context: CliContext): void {
+  const command = limits
+    .command('pause')
+    .description('pause a limit: nothing that needs it begins, of any lifecycle; running steps end as ever')
+    .argument('<name>', 'by which lifecycles need it')
+    .action((limit: string, _options: Options, sub: Command) => pauseScope(context, merged(sub), { limit }))
+  withDatabase(pauseOptions(command), ['limits pause gitlab-api --for 1h --reason "they have asked us to"'])
+}
+
+function registerResume(limits: Command, context: CliContext): void {
+  const command = limits
+    .command('resume')
+    .description("end a limit's pause: what needs it goes on at once")
+    .argument('<name>', 'by which lifecycles need it')
+    .action((limit: string, _options: Options, sub: Command) => resumeScope(context, merged(sub), { limit }))
+  withDatabase(resumeOptions(command), ['limits resume gitlab-api'])
 }
 
 function registerSet(limits: Command, context: CliContext): void {

@@ -9,14 +9,13 @@ import {
   UsageError,
 } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
-import { byAndReason, byFrom, byOption, reasonOption } from '../by.js'
+import { byAndReason, byFrom, byOption, formerOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
 type ScopeOptions = Options & {
   readonly phase?: string
-  readonly limit?: string
   readonly key?: string
   readonly all?: true
 }
@@ -27,60 +26,69 @@ export function registerPause(program: Command, context: CliContext): void {
     'pause',
     'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
   )
-  const command = reasonOption(pause, 'why, for others to read')
-    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
-    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-      onSystem(context, options, async (system) => {
-        const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
-        const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
-        const paused = await pauseWork(system, request)
-        const { pauses } = await listPauses(system)
-        const lines = paused.map((pause) => {
-          const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
-          return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
-        })
-        print(context, options, paused, lines.join('\n'))
-      }),
-    )
-  withDatabase(byOption(command), [
+  pause.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+    pauseScope(context, options, scopeOf(lifecycle, id, options)),
+  )
+  withDatabase(pauseOptions(pause), [
     'pause order --reason "the warehouse is moving" --for 2h',
     'pause order --phase Packing --until 2026-12-01T06:00:00Z',
     'pause order order-4711 --by ana',
-    'pause --limit gitlab-api --for 1h --reason "they have asked us to"',
     'pause --all --reason "migrating the database"',
   ])
 }
 
+/** The options of a pause. */
+export const pauseOptions = (command: Command): Command =>
+  reasonOption(byOption(command), 'why, for others to read')
+    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
+
+/** The options of a resumption. */
+export const resumeOptions = (command: Command): Command =>
+  byAndReason(command).option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
+
+export function pauseScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
+  return onSystem(context, options, async (system) => {
+    const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
+    const paused = await pauseWork(system, { ...scope, by: byFrom(options), reason, until, for: duration })
+    const { pauses } = await listPauses(system)
+    const lines = paused.map((pause) => {
+      const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
+      return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
+    })
+    print(context, options, paused, lines.join('\n'))
+  })
+}
+
 export function registerResume(program: Command, context: CliContext): void {
-  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once')
-    .option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
-    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-      onSystem(context, options, async (system) => {
-        const { of } = options as { of?: string }
-        const resumed = await resumeWork(system, { ...scopeOf(lifecycle, id, options), by: byFrom(options), of })
-        const { pauses, now } = await listPauses(system)
-        const lines = resumed.map((was) => {
-          const rest = pauses.filter(
-            (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
-          )
-          const mine = was.what === 'limit' ? othersOf(pauses, was) : []
-          const still = [...mine, ...rest].map((pause) => `${pausedText(pause)} is still paused by ${pause.by}`)
-          return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join(
-            '; ',
-          )
-        })
-        print(context, options, resumed, lines.join('\n'))
-      }),
-    )
-  withDatabase(byAndReason(command), [
+  const resume = scoped(program, 'resume', 'end a pause: what is due goes on at once')
+  resume.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+    resumeScope(context, options, scopeOf(lifecycle, id, options)),
+  )
+  withDatabase(resumeOptions(resume), [
     'resume order',
     'resume order --phase Packing',
     'resume order --of ben',
     'resume order order-4711',
-    'resume --limit gitlab-api',
     'resume --all',
   ])
+}
+
+export function resumeScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
+  return onSystem(context, options, async (system) => {
+    const { of } = options as { of?: string }
+    const resumed = await resumeWork(system, { ...scope, by: byFrom(options), of })
+    const { pauses, now } = await listPauses(system)
+    const lines = resumed.map((was) => {
+      const rest = pauses.filter(
+        (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
+      )
+      const mine = was.what === 'limit' ? othersOf(pauses, was) : []
+      const still = [...mine, ...rest].map((pause) => `${pausedText(pause)} is still paused by ${pause.by}`)
+      return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join('; ')
+    })
+    print(context, options, resumed, lines.join('\n'))
+  })
 }
 
 export function registerPauses(program: Command, context: CliContext): void {
@@ -117,27 +125,20 @@ const scoped = (program: Command, name: string, description: string): Command =>
     .argument('[lifecycle]', 'the kind of document')
     .argument('[id]', "one document's _id: plain text, ObjectId or Extended JSON")
     .option('--phase <phase>', 'only the documents in this phase')
-    .option('--limit <name>', 'nothing that needs this limit begins (phaselock limits)')
     .option('--key <value>', 'documents with this value in the field by which the lifecycle limits (limitBy)')
     .option('--all', 'everything: all lifecycles that replicas have registered')
+    .addOption(
+      formerOption('--limit <name>', `expected limits ${name} <name>, got --limit: it is a command of its own now`),
+    )
 
-function scopeOf(
-  lifecycle: string | undefined,
-  id: string | undefined,
-  { phase, limit, all, key }: ScopeOptions,
-): PauseScope {
+function scopeOf(lifecycle: string | undefined, id: string | undefined, { phase, all, key }: ScopeOptions): PauseScope {
   if (key !== undefined) {
     if (all || lifecycle === undefined) throw new UsageError('expected a lifecycle with --key')
-    return { lifecycle, id, phase, limit, key }
-  }
-  if (limit !== undefined) {
-    if (all || lifecycle !== undefined || phase !== undefined)
-      throw new UsageError('expected --limit alone, or a lifecycle, or --all')
-    return { limit }
+    return { lifecycle, id, phase, key }
   }
   if (all && lifecycle !== undefined) throw new UsageError(`expected --all or a lifecycle, got both (${lifecycle})`)
   if (all && phase !== undefined) throw new UsageError('expected --all or a phase of a lifecycle, got both')
-  if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle, --limit or --all')
+  if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle or --all')
   return { lifecycle, phase, id }
 }
 

@@ -82,7 +82,7 @@ function aboutLimit({
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
   const pauses = pausesOfLimit(paused).map((pause) => pausedLimitText(name, pause))
-  if (pauses.length > 0) return [`Its limit ${pauses.join('; ')} (phaselock resume --limit ${typed(name)}).`]
+  if (pauses.length > 0) return [`Its limit ${pauses.join('; ')} (phaselock limits resume ${typed(name)}).`]
   if (damaged !== null && slots === 0)
     return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set ${typed(name)}).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
