@@ -52,6 +52,25 @@ describe('callbacks', () => {
     expect(of('late')[2]).toMatchObject({ outcome: 'deadline' })
   })
 
+  test('are told of what a cancel parks though no step of it runs, by the person who cancelled it', async () => {
+    const { told, lifecycle } = jobsWith()
+    const replica = await prepared([lifecycle])
+    await insert()
+    expect(await lifecycle.cancel('j', { by: 'ana', reason: 'stuck', evenIdle: true })).toBe('stopped')
+    await replica.runOnce()
+    expect(told).toMatchObject([
+      {
+        callback: 'onParked',
+        from: 'First',
+        to: 'First',
+        outcome: 'park',
+        reason: 'cancelled by ana: stuck',
+        by: 'ana',
+      },
+    ])
+    expect((await stored())['progress'].outbox).not.toHaveProperty('open')
+  })
+
   test('one that fails is called again after a pause, the next one waits for it, and after maxAttempts a person is needed', async () => {
     let broken = true
     const { told, lifecycle } = jobsWith(({ seq }) => {

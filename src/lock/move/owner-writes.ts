@@ -4,7 +4,7 @@ import { perUpdate, updateNamed } from '../documents/update-named.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
-import { isRemovedPhase } from '../outbox/outbox.js'
+import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
 import { stateInNext } from '../record/next.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
@@ -183,7 +183,8 @@ export async function parkIdle(
   { by, error }: { readonly by: string; readonly error: { readonly name: string; readonly message: string } },
 ): Promise<boolean> {
   const history = historyWith(terms, { outcome: 'park', reason: error.message, by })
-  const stopped = { $mergeObjects: [`$${terms.progress}`, { claims: 0, error: literal(error), history }] }
+  const outbox = outboxAfterPark(terms, { by, reason: error.message })
+  const stopped = { $mergeObjects: [`$${terms.progress}`, { claims: 0, error: literal(error), history }, outbox] }
   const gone = ['waitingFor', 'waitingOn', 'waitingSince', 'resumeAt', 'awaits'].map(
     (field) => `${terms.progress}.${field}`,
   )

@@ -128,6 +128,12 @@ export function outboxAfterRule(terms: Terms, to: string, reason: string): Docum
   return { outbox: outboxWith(terms, names, { outcome: 'rule', to, reason, by: 'rule' }, 0) }
 }
 
+/** The addition to `progress` where an owner parks a document; nothing without a callback for it. */
+export function outboxAfterPark(terms: Terms, why: Pick<NewEvent, 'by' | 'reason'>): Document {
+  const names = only(terms.callbacks ?? [], ['onParked'])
+  return names.length === 0 ? {} : { outbox: outboxWith(terms, names, { outcome: 'park', ...why }, 0) }
+}
+
 /** The addition of a removal to `progress`: the last entry there will be. */
 export const outboxAfterRemoval = (
   terms: Terms,

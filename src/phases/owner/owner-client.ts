@@ -311,7 +311,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const { by, reason = null, audit, evenIdle = false } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
       const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason, evenIdle })
-      if (verdict === 'asked') this.rings.look({})
+      // A document that is parked here may have a callback to deliver.
+      if (verdict === 'asked' || (verdict === 'stopped' && this.model.settings.callbacks)) this.rings.look({})
       return verdict
     }
     return this.recordOn(id, audit ? { audit: { by, reason: reason ?? undefined } } : {}, 'cancel', act, undefined)

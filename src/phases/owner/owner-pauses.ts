@@ -150,6 +150,7 @@ export async function askToStop(
     progress: settings.progress,
     legacyWriters: settings.legacyWriters,
     validUntil: inForce?.knownUntil,
+    callbacks: settings.callbacks,
   })
   const ends = [...endsOf(model), removedPhase(name)]
   // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
