@@ -7,7 +7,6 @@ export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } 
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
 export {
   declaredLimits,
-  eachKeyOf,
   keyLimitName,
   keyNeedOf,
   type NamedLimit,
@@ -21,7 +20,6 @@ export {
   type HandledPhase,
   handledPhases,
 } from './definition/on-phase.js'
-export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { TickCounts } from './engine/lifecycle/housekeeper.js'
 export type { SlotsHeld } from './engine/limits/leased-slots.js'
 export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/check-options.js'
@@ -74,7 +72,8 @@ export {
   whyUnknownState,
   workingPhases,
 } from './model/model.js'
-export type { LifecycleSettings } from './model/settings.js'
+export { modelRegistered, type RegisteredModel } from './model/registered.js'
+export { eachKeyOf, type LifecycleSettings } from './model/settings.js'
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome/outcome.js'
 export type { DocumentPhases, Reached, WaitForOptions } from './outcome/waits.js'
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'

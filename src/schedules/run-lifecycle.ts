@@ -230,8 +230,8 @@ class Runs<Context> {
     const isLate = leftMs !== undefined && leftMs <= 0
     const stopping = run.stopping ?? (isLate ? ofItsOwn(new RunTimeout(run.timeoutMs!, false)) : undefined)
     if (stopping) {
-      const { why, by, reason, error } = stopping
-      const isOver = found.kind === 'gone' || found.isParked || (await starter.stop(run._id, by, reason)) === 'stopped'
+      const { why, error } = stopping
+      const isOver = found.kind === 'gone' || (await starter.stop(run._id, found.isParked, stopping))
       if (isOver) return this.end(run, step, task, 'Failed', why, { error }, now)
       return this.asleep(step, `${found.text}, and is asked to stop`, SOON_MS, { stopping })
     }

@@ -180,9 +180,13 @@ export class Starter {
     return { kind: 'open', isParked: isParked(found) && !hasToken(found), text: `${name}${why}`, isHere: true }
   }
 
-  /** Asks the step of a run's document to stop; a document without a running step is parked. */
-  stop(id: string, by: string, reason: string | null): ReturnType<BoundLifecycle['cancel']> {
-    return this.owner.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
+  /**
+   * Asks the steps of a run's document and of its children to stop; what no step runs of is parked.
+   * @returns true once no step of any of them runs
+   */
+  async stop(id: string, isParked: boolean, { by, reason }: { by: string; reason: string | null }): Promise<boolean> {
+    const verdict = await this.owner.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
+    return verdict === 'stopped' || verdict === 'notFound' || (isParked && verdict === 'notHeld')
   }
 
   private get owner(): OwnerClient {

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import { InvalidLifecycle, lifecycleOf, MissingIndexes, type Replica } from '../../src/index.js'
 import { orderIndexes } from '../../src/lock/index.js'
 import { checkDatabase } from '../../src/operations/index.js'
-import { modelRegistered } from '../../src/phases/definition/registered.js'
+import { modelRegistered } from '../../src/phases/model/registered.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingLogger, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
 

@@ -4,14 +4,15 @@ import { ownersReading, withOwnNumbers } from '../documents/owners-numbers.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { deleteMatching, updateMatching } from '../documents/update-named.js'
 import { MissingIndex, onIndex } from '../indexes/on-index.js'
-import { WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { LEASE_FIELDS, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { idleParking, type StoppedBy } from '../move/owner-writes.js'
 import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from '../move/told-removal.js'
 import { removedPhase } from '../outbox/outbox.js'
 import type { DocumentName } from '../record/children.js'
 import { stateInNext } from '../record/next.js'
 import { COMMITTED } from '../registry/lock-timeout.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { literal, termsOf } from '../terms/terms.js'
+import { literal, type Terms, termsOf } from '../terms/terms.js'
 
 /**
  * Serves every question about a document's children: their number in each phase, or whether one is open. Only in collections of lifecycles that
@@ -201,6 +202,43 @@ export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Pro
     { ...ofParent(of), ...isIn(of, phases) },
     { hint: childIndex(of.progress), ...COMMITTED },
   )
+
+/**
+ * Parks those children in these phases that nobody holds, as an owner's cancel parks one document.
+ * @returns their number
+ * @throws MissingIndex
+ */
+export async function parkIdleChildren(
+  of: ChildrenOf,
+  terms: Terms,
+  phases: readonly string[],
+  why: StoppedBy,
+): Promise<number> {
+  const [isIdle, update] = idleParking(terms, [], why)
+  const filter = { $and: [ofParent(of), { phase: { $in: [...phases] } }, isIdle] }
+  return onIndex(of.collection, childIndex(of.progress), (hint) =>
+    updateMatching(of.collection, filter, update, { hint }),
+  )
+}
+
+/**
+ * Reads the lease fields of the children in these phases that aren't parked, or have inserted children of their own.
+ * @throws MissingIndex
+ */
+export async function openChildren(of: ChildrenOf, phases: readonly string[]): Promise<Document[]> {
+  const { collection, progress } = of
+  const isOpen = { $or: [{ lockedAt: { $not: { $gte: PARKED_AT } } }, hasInserted(progress)] }
+  const filter = { $and: [ofParent(of), { phase: { $in: [...phases] } }, isOpen] }
+  const projection = { ...LEASE_FIELDS, [`${progress}.childrenFrom`]: 1, [`${progress}.children`]: 1 }
+  return onIndex(collection, childIndex(progress), (hint) =>
+    readOwnFields((how) => collection.find(filter, { projection, hint, ...how }).toArray()),
+  )
+}
+
+/** Matches documents that have inserted children, or may have. */
+export const hasInserted = (progress: string): Filter<Document> => ({
+  $or: [{ [`${progress}.childrenFrom`]: { $exists: true } }, { [`${progress}.children`]: { $exists: true } }],
+})
 
 /** The most names of waiting documents that a document keeps: the newest. */
 export const MOST_WAITERS = 100

@@ -171,6 +171,12 @@ export function anotherGo(
   return [{ $expr: isOurs }, update]
 }
 
+/** The person who stops a document, and the error that says so. */
+export interface StoppedBy {
+  readonly by: string
+  readonly error: { readonly name: string; readonly message: string }
+}
+
 /**
  * Stops a document that nobody holds until a person or its owner goes on with it. Does nothing if it is held, parked already, or in one of the phases
  * in which documents have ended: parked there it would never be removed.
@@ -180,26 +186,34 @@ export async function parkIdle(
   terms: Terms,
   id: unknown,
   ends: readonly string[],
-  { by, error }: { readonly by: string; readonly error: { readonly name: string; readonly message: string } },
+  why: StoppedBy,
 ): Promise<boolean> {
+  const [isIdle, update] = idleParking(terms, ends, why)
+  const { matchedCount } = await documents.updateOne({ _id: id as never, ...isIdle }, update)
+  return matchedCount > 0
+}
+
+/** The condition and the update of {@link parkIdle}. */
+export function idleParking(
+  terms: Terms,
+  ends: readonly string[],
+  { by, error }: StoppedBy,
+): [Filter<Document>, Document[]] {
   const history = historyWith(terms, { outcome: 'park', reason: error.message, by })
   const outbox = outboxAfterPark(terms, { by, reason: error.message })
   const stopped = { $mergeObjects: [`$${terms.progress}`, { claims: 0, error: literal(error), history }, outbox] }
   const gone = ['waitingFor', 'waitingOn', 'waitingSince', 'resumeAt', 'awaits'].map(
     (field) => `${terms.progress}.${field}`,
   )
-  const isOurs = {
+  const isIdle = {
     $and: [
-      { phase: { $nin: ends }, lockedAt: { $not: { $gte: PARKED_AT } } },
+      { phase: { $nin: [...ends] }, lockedAt: { $not: { $gte: PARKED_AT } } },
       { $expr: hasOurShape(terms) },
       isNotHeld(terms),
     ],
   }
-  const { matchedCount } = await documents.updateOne({ _id: id as never, ...isOurs }, [
-    { $set: { lockedAt: PARKED_AT, lockedBy: '$$REMOVE', [terms.progress]: stopped } },
-    { $unset: gone },
-  ])
-  return matchedCount > 0
+  const update = [{ $set: { lockedAt: PARKED_AT, lockedBy: '$$REMOVE', [terms.progress]: stopped } }, { $unset: gone }]
+  return [isIdle, update]
 }
 
 /** Finds out why an owner's write changed nothing, by the document as it is now. */

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { BSON, type Document } from 'mongodb'
-import { idText, type KeyLimit, withParts } from '../../lock/index.js'
+import { idText, withParts } from '../../lock/index.js'
 import { numbered, readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from '../model/check-graph.js'
 import type { LifecycleModel, LimitNeed, Phase } from '../model/model.js'
-import { type LifecycleSettings, phaseLimits } from '../model/settings.js'
+import { eachKeyOf, type LifecycleSettings, phaseLimits } from '../model/settings.js'
 
 /** The limit that `maxActive` stands for. */
 export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`
@@ -49,10 +49,6 @@ export function keyNeedOf({ name, settings }: LifecycleModel, document: Document
   const limit = keyLimitName(name, limitBy, value === null ? '(none)' : idText(withSources(value)))
   return { limit, slots: 1, key: { ...each, of: keyLimits(name, limitBy) } }
 }
-
-/** The slots or rate of each value of a field (`each`). */
-export const eachKeyOf = ({ each }: Pick<LifecycleSettings, 'each'>): KeyLimit | undefined =>
-  typeof each === 'number' ? { slots: each } : each
 
 /** The numbers of slots that these lifecycles declare, by the limit's name: as the replica registers them, the last one counts. */
 export const declaredLimits = (models: readonly LifecycleModel[]): ReadonlyMap<string, number> =>

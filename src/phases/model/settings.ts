@@ -103,6 +103,10 @@ const eachKey = t.chosen<number | KeyLimit>((given) =>
     : slotCount,
 )
 
+/** The slots or rate of each value of a field (`each`). */
+export const eachKeyOf = ({ each }: Pick<LifecycleSettings, 'each'>): KeyLimit | undefined =>
+  typeof each === 'number' ? { slots: each } : each
+
 const backOff = t.object({
   share: t.withDefault(aShare, DEFAULT_BACK_OFF.share),
   patience: t.withDefault(t.duration('1s', '24h'), `${DEFAULT_BACK_OFF.patienceMs}ms`),

@@ -41,7 +41,7 @@ import {
   insertResult,
   notInserted,
 } from './owner-inserts.js'
-import { askToStop, cancelOptions, newPause, pausedEnd, resumed, resumedEnd, severalPauses } from './owner-pauses.js'
+import { cancelOptions, newPause, pausedEnd, resumed, resumedEnd, severalPauses } from './owner-pauses.js'
 import { newAnswer, readQuestionsOptions } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
@@ -67,6 +67,7 @@ import type {
   StoredDocument,
   UnparkOptions,
 } from './owner-types.js'
+import { askToStop } from './stop.js'
 
 const ownerParts = t.object({
   db: t.aDatabase,
@@ -302,7 +303,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /**
    * Asks the running step of a document to stop, wherever it runs (docs/pausing.md): its signal aborts within a second. The document stays leased
-   * until its handler has ended. Then it is parked, with the person and the reason, unless the handler has moved it on.
+   * until its handler has ended. Then it is parked, with the person and the reason, unless the handler has moved it on. `evenIdle`: its children, too.
    * @example await orders.cancel('order-4711', { by: 'ana', reason: 'stuck' }) // 'asked'
    * @throws InvalidOptions
    */
@@ -310,9 +311,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     checkId('cancel', id)
     const { by, reason = null, audit, evenIdle = false } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
-      const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason, evenIdle })
-      // A document that is parked here may have a callback to deliver.
-      if (verdict === 'asked' || (verdict === 'stopped' && this.model.settings.callbacks)) this.rings.look({})
+      const { verdict, ring } = await askToStop(this.db, this.model, { id, by, reason, evenIdle })
+      if (ring.length > 0) this.rings.look({}, ring)
       return verdict
     }
     return this.recordOn(id, audit ? { audit: { by, reason: reason ?? undefined } } : {}, 'cancel', act, undefined)

@@ -1,22 +1,9 @@
-import type { Collection, Db } from 'mongodb'
-import {
-  addCancel,
-  CANCELLED,
-  cancelText,
-  heldUnder,
-  type NewPause,
-  type PauseTarget,
-  parkIdle,
-  readLockTimeouts,
-  removedPhase,
-  termsOf,
-} from '../../lock/index.js'
+import { type NewPause, type PauseTarget } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import type { AuditedEnd } from '../events/audit-log.js'
-import { endsOf, type LifecycleModel } from '../model/model.js'
+import type { LifecycleModel } from '../model/model.js'
 import { checkId } from './owner-calls.js'
-import type { CancelResult } from './owner-types.js'
 
 const scopeOf = ({ phases }: LifecycleModel) => ({
   phase: t.optional(t.oneOf([...phases.keys()])),
@@ -122,37 +109,4 @@ function targetOf(called: string, { phase, id }: { phase?: string | undefined; i
   if (id === undefined) return { what: 'lifecycle' }
   checkId(called, id)
   return { what: 'document', _id: id }
-}
-
-interface Stop {
-  readonly id: unknown
-  readonly by: string
-  readonly reason: string | null
-  /** True if a document that no replica holds is parked. */
-  readonly evenIdle: boolean
-}
-
-/** Asks the holder of a document to stop its step. */
-export async function askToStop(
-  db: Db,
-  documents: Collection,
-  model: LifecycleModel,
-  { id, by, reason, evenIdle }: Stop,
-): Promise<CancelResult> {
-  const { name, settings } = model
-  const inForce = (await readLockTimeouts(db, [name])).get(name)
-  const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
-  const held = await heldUnder(documents, id, { ...settings, lockTimeoutMs })
-  if (held?.claim) return addCancel(db, name, { _id: held._id, claim: held.claim, by, reason })
-  if (!held || !evenIdle) return held ? 'notHeld' : 'notFound'
-  const error = { name: CANCELLED, message: cancelText({ by, reason }) }
-  const terms = termsOf(lockTimeoutMs, {
-    progress: settings.progress,
-    legacyWriters: settings.legacyWriters,
-    validUntil: inForce?.knownUntil,
-    callbacks: settings.callbacks,
-  })
-  const ends = [...endsOf(model), removedPhase(name)]
-  // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
-  return (await parkIdle(documents, terms, id, ends, { by, error })) ? 'stopped' : 'notHeld'
 }

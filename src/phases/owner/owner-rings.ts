@@ -55,8 +55,8 @@ export class OwnerRings {
   }
 
   /** Rings where something is due, or a rule has something to move: a look finds out which. */
-  look(options: OwnerOptions): void {
-    this.ring({ lifecycles: [this.model.name] }, options)
+  look(options: OwnerOptions, lifecycles: readonly string[] = [this.model.name]): void {
+    this.ring({ lifecycles }, options)
   }
 
   async flush(): Promise<void> {

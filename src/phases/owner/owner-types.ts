@@ -114,7 +114,10 @@ export interface CancelOptions {
   readonly by: string
   /** The reason, for the history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
-  /** Whether a document of which no step runs is parked at once, unless it has ended: else it is left alone. Default false. */
+  /**
+   * Whether a document of which no step runs is parked at once, unless it has ended: else it is left alone. With it the cancel also goes on to the
+   * document's children (docs/children.md) that haven't ended. Default false.
+   */
   readonly evenIdle?: boolean | undefined
   /** True to store an entry in the audit (docs/audit.md). Default false. */
   readonly audit?: boolean | undefined

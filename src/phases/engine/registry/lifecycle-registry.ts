@@ -18,8 +18,8 @@ import {
 } from '../../../lock/index.js'
 import { typed } from '../../../options/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
-import { registeredFields } from '../../definition/registered.js'
 import type { LifecycleModel } from '../../model/model.js'
+import { registeredFields } from '../../model/registered.js'
 import type { Logger } from '../../reporting/logger.js'
 import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
 

@@ -16,8 +16,8 @@ import {
   termsOf,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import { modelRegistered } from '../../definition/registered.js'
 import { endPhases, endsOf, type LifecycleModel, tellingOf } from '../../model/model.js'
+import { modelRegistered } from '../../model/registered.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
 import type { ChildEnd, Family } from '../context/family.js'

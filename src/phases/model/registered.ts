@@ -1,9 +1,8 @@
 import type { Document } from 'mongodb'
 import { CALLBACK_NAMES } from '../../lock/index.js'
 import { COLLECTION_NAME, t } from '../../options/index.js'
-import type { LifecycleModel, Phase } from '../model/model.js'
-import { fieldName, type LifecycleSettings, parseSettings } from '../model/settings.js'
-import { eachKeyOf } from './limits.js'
+import type { LifecycleModel, Phase } from './model.js'
+import { eachKeyOf, fieldName, type LifecycleSettings, parseSettings } from './settings.js'
 
 const listOf = <T>(type: t.Type<T>) => t.list(type, t.expecting('a list'))
 

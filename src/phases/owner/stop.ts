@@ -1,0 +1,189 @@
+import type { Db, Document } from 'mongodb'
+import { learnSharding, protocolCollection } from '../../database/index.js'
+import {
+  addCancel,
+  CANCELLED,
+  cancelText,
+  childListsIn,
+  childrenFromIn,
+  claimOf,
+  hasInserted,
+  heldUnder,
+  idKey,
+  isParked,
+  LIFECYCLES_COLLECTION,
+  MissingIndex,
+  openChildren,
+  parkIdle,
+  parkIdleChildren,
+  readLockTimeouts,
+  readOwnFields,
+  removedPhase,
+  type StoppedBy,
+  type Terms,
+  termsOf,
+  tokenOf,
+} from '../../lock/index.js'
+import { endsOf, type LifecycleModel, tellingOf } from '../model/model.js'
+import { modelRegistered } from '../model/registered.js'
+import type { CancelResult } from './owner-types.js'
+
+interface Stop {
+  readonly id: unknown
+  readonly by: string
+  readonly reason: string | null
+  /** True if what no replica holds is parked: the document, and its children. */
+  readonly evenIdle: boolean
+}
+
+export interface Stopped {
+  readonly verdict: CancelResult
+  /** The lifecycles whose replicas have something to do now. */
+  readonly ring: readonly string[]
+}
+
+/** Asks the holder of a document to stop its step. */
+export async function askToStop(db: Db, model: LifecycleModel, { id, evenIdle, ...who }: Stop): Promise<Stopped> {
+  const stop = new StopAll(db, who)
+  const verdict = await stop.document(model, id, evenIdle)
+  if (!evenIdle || verdict === 'notFound') return { verdict, ring: stop.ring }
+  const below = await stop.childrenOf(model, id)
+  return { verdict: verdict === 'notHeld' || verdict === 'stopped' ? (below ?? verdict) : verdict, ring: stop.ring }
+}
+
+/**
+ * Stops documents for one person. What is held is asked to stop; what is not is parked.
+ *
+ * Invariant: where the verdict on a document and its children is `stopped` or `notHeld`, no step of any of them runs, and none begins before a
+ * person or their owner goes on with one. So a document is stopped before its children are looked for: parked, it inserts no more of them.
+ */
+class StopAll {
+  private readonly rung = new Set<string>()
+  private readonly seen = new Set<string>()
+  private children: Promise<readonly LifecycleModel[]> | undefined
+
+  constructor(
+    private readonly db: Db,
+    private readonly who: { readonly by: string; readonly reason: string | null },
+  ) {}
+
+  get ring(): readonly string[] {
+    return [...this.rung]
+  }
+
+  async document(model: LifecycleModel, id: unknown, evenIdle: boolean): Promise<CancelResult> {
+    const terms = await this.termsOf(model)
+    const documents = protocolCollection(this.db, model.collection)
+    const held = await heldUnder(documents, id, { ...model.settings, lockTimeoutMs: terms.lockTimeoutMs })
+    if (held?.claim) return this.ask(model, held._id, held.claim)
+    if (!held || !evenIdle) return held ? 'notHeld' : 'notFound'
+    // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
+    if (!(await parkIdle(documents, terms, id, endedIn(model), this.why))) return 'notHeld'
+    this.parked(model)
+    return 'stopped'
+  }
+
+  /** Stops the children of a document that hasn't ended, and theirs. Undefined: none of them was running or is to be. */
+  async childrenOf(model: LifecycleModel, id: unknown): Promise<CancelResult | undefined> {
+    const { progress } = model.settings
+    const filter = { _id: id as never, phase: { $nin: endedIn(model) }, ...hasInserted(progress) }
+    const projection = { [`${progress}.childrenFrom`]: 1 }
+    const documents = protocolCollection(this.db, model.collection)
+    const [parent] = await readOwnFields((how) => documents.find(filter, { projection, limit: 1, ...how }).toArray())
+    return parent && this.below(model, parent)
+  }
+
+  private async below(model: LifecycleModel, parent: Document): Promise<CancelResult | undefined> {
+    const id: unknown = parent['_id']
+    // Only a person's edits can have made documents each other's children.
+    const name = `${model.name} ${idKey(id)}`
+    if (this.seen.has(name)) return undefined
+    this.seen.add(name)
+    this.children ??= this.childLifecycles()
+    let verdict: CancelResult | undefined
+    for (const one of await this.children) {
+      const fromFence = childrenFromIn(parent[model.settings.progress])
+      verdict = worse(verdict, await this.ofLifecycle(one, { lifecycle: model.name, id }, fromFence))
+    }
+    return verdict
+  }
+
+  private async ofLifecycle(
+    model: LifecycleModel,
+    parent: { readonly lifecycle: string; readonly id: unknown },
+    fromFence: number | undefined,
+  ): Promise<CancelResult | undefined> {
+    const { progress } = model.settings
+    const collection = protocolCollection(this.db, model.collection)
+    const of = { collection, progress, parent, fromFence, telling: tellingOf(model) }
+    const open = openIn(model)
+    let verdict: CancelResult | undefined
+    try {
+      if ((await parkIdleChildren(of, await this.termsOf(model), open, this.why)) > 0) {
+        verdict = 'stopped'
+        this.parked(model)
+      }
+      for (const child of await openChildren(of, open)) {
+        const claim = claimOf(tokenOf(child) ?? '')
+        if (claim !== undefined) verdict = worse(verdict, await this.ask(model, child['_id'], claim))
+        // It has ended its step, or was woken, since the others were parked: it is open still.
+        else if (!isParked(child)) verdict = worse(verdict, 'asked')
+        if (mayHaveChildren(child[progress])) verdict = worse(verdict, await this.below(model, child))
+      }
+      return verdict
+    } catch (error) {
+      // No replica has ever run it: it has no documents.
+      if (error instanceof MissingIndex) return verdict
+      throw error
+    }
+  }
+
+  private async ask(model: LifecycleModel, _id: unknown, claim: string): Promise<CancelResult> {
+    const verdict = await addCancel(this.db, model.name, { _id, claim, ...this.who })
+    if (verdict === 'asked') this.rung.add(model.name)
+    return verdict
+  }
+
+  /** What is parked may have callbacks to deliver. */
+  private parked({ name, settings }: LifecycleModel): void {
+    if (settings.callbacks) this.rung.add(name)
+  }
+
+  private get why(): StoppedBy {
+    return { by: this.who.by, error: { name: CANCELLED, message: cancelText(this.who) } }
+  }
+
+  private async termsOf({ name, settings }: LifecycleModel): Promise<Terms> {
+    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
+    const { progress, legacyWriters, callbacks } = settings
+    const validUntil = inForce?.knownUntil
+    return termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, { progress, legacyWriters, callbacks, validUntil })
+  }
+
+  private async childLifecycles(): Promise<readonly LifecycleModel[]> {
+    const lifecycles = this.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+    const entries = await readOwnFields((how) => lifecycles.find({ child: true }, how).toArray())
+    const models = entries.flatMap((entry) => modelRegistered(entry)?.model ?? [])
+    await learnSharding(
+      this.db,
+      models.map(({ collection }) => collection),
+    )
+    return models
+  }
+}
+
+const endedIn = (model: LifecycleModel): string[] => [...endsOf(model), removedPhase(model.name)]
+
+/** The phases in which a document hasn't ended: another lifecycle may have its own in the same collection. */
+function openIn(model: LifecycleModel): string[] {
+  const ends = endsOf(model)
+  return [...model.phases.keys(), ...model.renames.map(({ from }) => from)].filter((phase) => !ends.includes(phase))
+}
+
+const mayHaveChildren = (progress: unknown): boolean =>
+  childrenFromIn(progress) !== undefined || childListsIn(progress).length > 0
+
+/** What says more about documents of which one is to stop: that it runs on comes before that it is parked. */
+const ORDER: readonly (CancelResult | undefined)[] = ['notRegistered', 'tooMany', 'asked', 'stopped', undefined]
+const worse = (one: CancelResult | undefined, other: CancelResult | undefined) =>
+  ORDER.indexOf(one) <= ORDER.indexOf(other) ? one : other
