@@ -101,6 +101,7 @@ export {
   type BackOffRule,
   type CallbackName,
   DEFAULT_BACK_OFF,
+  isDate,
   literal,
   type Only,
   PHASE_FIELDS,

@@ -1,6 +1,6 @@
 import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
-import { COMMITTED, claimFence, isValid, literal, readOwnFields, STEP_SLACK_MS } from '../../lock/index.js'
+import { COMMITTED, claimFence, isDate, isValid, literal, readOwnFields, STEP_SLACK_MS } from '../../lock/index.js'
 import { freedToken, isReleased, RELEASED_TOKEN, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -27,10 +27,12 @@ const isReleasedAhead = {
     { $cond: [isText, { $regexMatch: { input: '$lockedBy', regex: RELEASED_TOKEN.source } }, false] },
   ],
 }
-/** Exact opposites. A lock is also free if it has no lockUntil, or one of a type that sorts before dates. */
-const isFree = { $or: [{ $lte: ['$lockUntil', '$$NOW'] }, isReleasedAhead] }
+/** Exact opposites. A lock is also free if its lockUntil isn't a date: it would be held forever where its type sorts after dates. */
+const isFree = { $or: [{ $not: [isDate('$lockUntil')] }, { $lte: ['$lockUntil', '$$NOW'] }, isReleasedAhead] }
 const isHeld = { $not: [isFree] }
 
+/** When it was taken, and now at the latest: a clock that stepped back puts lockedAt in the future. */
+const takenAt = { $cond: [isDate('$lockedAt'), { $min: ['$lockedAt', '$$NOW'] }, '$$NOW'] }
 const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
 
 /**
@@ -67,12 +69,11 @@ export class MongoLockStore implements LockStore {
 
   /** One command, which doesn't fail if the lock is held: the record is then returned unchanged, with the other holder's token. */
   private async insertOrTake(request: Request): Promise<Granted | undefined> {
-    const free = { $lte: [{ $ifNull: ['$lockUntil', null] }, '$$NOW'] }
     const taken = { $mergeObjects: ['$$ROOT', ownership(request)] }
     try {
       const stored = await this.locks.findOneAndUpdate(
         { _id: request.name },
-        [{ $replaceWith: { $cond: [{ $or: [free, isReleasedAhead, isReentry(request)] }, taken, '$$ROOT'] } }],
+        [{ $replaceWith: { $cond: [{ $or: [isFree, isReentry(request)] }, taken, '$$ROOT'] } }],
         { ...RETURNED, upsert: true },
       )
       return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined
@@ -84,9 +85,7 @@ export class MongoLockStore implements LockStore {
   }
 
   async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
-    // Counted from now at the latest: a clock that stepped back puts lockedAt in the future.
-    const since = { $min: ['$lockedAt', '$$NOW'] }
-    const lockUntil = { $max: ['$$NOW', { $add: [since, atLeastMs] }] }
+    const lockUntil = { $max: ['$$NOW', { $add: [takenAt, atLeastMs] }] }
     const { matchedCount } = await this.locks.updateOne(heldBy(name, token), [
       { $set: { lockUntil, lockedBy: literal(releasedToken(token)) } },
     ])
@@ -94,7 +93,7 @@ export class MongoLockStore implements LockStore {
   }
 
   async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
-    const atLeastUntil = { $add: [{ $min: ['$lockedAt', '$$NOW'] }, atLeastMs] }
+    const atLeastUntil = { $add: [takenAt, atLeastMs] }
     const extended = await this.locks.findOneAndUpdate(
       heldBy(name, token),
       [{ $set: { lockUntil: { $max: [later(atMostMs), atLeastUntil] } } }],
