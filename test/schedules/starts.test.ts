@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Replica, silentLogger } from '../../src/index.js'
-import { cancelStep } from '../../src/operations/index.js'
+import { cancelStep, removeDocument } from '../../src/operations/index.js'
 import { InvalidTask, starts } from '../../src/schedules/index.js'
 import { gate } from '../support/thing.js'
 import { counted, type Given, night, type Started, useStarted } from './started.js'
@@ -90,6 +90,18 @@ describe('a schedule that starts documents', () => {
       phase: 'Failed',
       error: { name: 'DocumentRemoved', message: `night ${all.id} was removed before it had ended` },
     })
+  })
+
+  test.each(['a program', 'the command line'])('is looked at as soon as %s removes its document', async (who) => {
+    const all = await started({ counting: async (_doc, step) => step.park('no sheep') as never })
+    const { nights, replica, one, id } = all
+    await replica.runOnce()
+    await lookAgain(all)
+    const system = { db: database.db, models: [nights.model], doorbell: 'off' } as const
+    if (who === 'a program') await nights.remove(id)
+    else await removeDocument(system, { id, lifecycle: 'night' })
+    await one.replica.runOnce()
+    expect(await latest(all)).toMatchObject({ phase: 'Failed', error: { name: 'DocumentRemoved' } })
   })
 
   test.each([

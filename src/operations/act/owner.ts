@@ -1,12 +1,11 @@
 import type { Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
-import { removeOne, shownFields } from '../../lock/index.js'
+import { shownFields } from '../../lock/index.js'
 import {
   DocumentExists,
   type DuplicateOptions,
   type InsertResult,
   type LifecycleModel,
-  tellingOf,
+  removeAndWake,
   whyUnknownState,
 } from '../../phases/index.js'
 import type { ConditionKind } from '../inspect/condition.js'
@@ -203,16 +202,21 @@ export async function removeDocument(
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never
   const { by = 'owner', reason = null } = system.audit ?? {}
-  const documents = protocolCollection(system.db, model.collection)
   const about = { action: 'remove', lifecycle: model.name, document: _id }
+  const ringing: string[] = []
   const removed = await recorded(
     system,
     { ...about, before: shownFields(found.document, terms.progress) },
-    () => removeOne(documents, terms, tellingOf(model), { _id, unlessHeld: !force }, { by, reason }),
+    () =>
+      removeAndWake(system.db, model, {
+        ...{ id: _id, terms, unlessHeld: !force, by: { by, reason } },
+        ring: (lifecycles) => ringing.push(...lifecycles),
+      }),
     (isDone) =>
       isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: force ? 'notFound' : 'held' },
   )
-  if (removed === 'told') await notified(system, model.name)
+  if (removed === 'told') ringing.push(model.name)
+  for (const lifecycle of ringing) await notified(system, lifecycle)
   if (removed) return { ...doneTo(found), ...(removed === 'told' && { deleted: false as const }) }
   const [now] = await readDocuments(system, model, { _id }, 1)
   throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')

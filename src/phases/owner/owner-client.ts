@@ -11,7 +11,6 @@ import {
   readLockTimeouts,
   readOwnFields,
   removedPhase,
-  removeOne,
   removePause,
   setState,
   shownFields,
@@ -28,7 +27,7 @@ import {
 import { checkOptions, t } from '../../options/index.js'
 import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit-log.js'
 import { isObject } from '../model/check-graph.js'
-import { type LifecycleModel, tellingOf, workingPhases } from '../model/model.js'
+import { type LifecycleModel, workingPhases } from '../model/model.js'
 import { checkCall, checkId, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
 import {
   checkDocument,
@@ -67,6 +66,7 @@ import type {
   StoredDocument,
   UnparkOptions,
 } from './owner-types.js'
+import { removeAndWake } from './removal.js'
 import { askToStop } from './stop.js'
 
 const ownerParts = t.object({
@@ -250,17 +250,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    */
   async remove(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
     checkCall('remove', id, options)
-    const { documents, model, terms, rings } = this
+    const { db, model, terms, rings } = this
     const { by = 'owner', reason = null } = options.audit ?? {}
+    const ring = (lifecycles: readonly string[]) => rings.look({}, lifecycles)
     const act = async () => {
-      const removed = await removeOne(
-        documents,
-        terms,
-        tellingOf(model),
-        { _id: id },
-        { by, reason },
-        inSession(options),
-      )
+      const removed = await removeAndWake(db, model, { id, terms, by: { by, reason }, session: options.session, ring })
       if (removed === 'told') rings.look(options)
       return removed ? ('done' as const) : ('notFound' as const)
     }
