@@ -267,7 +267,7 @@ describe('an insert of a document that exists', () => {
       'insert: dueIn: expected a duration from 1ms to 365d',
     )
     await expect(insert({ _id: 'a' }, undefined, { dueIn: '1h' })).rejects.toThrow(
-      'onDuplicate: expected one of ignore',
+      "dueIn: expected together with onDuplicate, which says what becomes of a document that is there already, such as onDuplicate: 'ignore'",
     )
     await expect(owner.insertMany([{ _id: 'a' }], { onDuplicate: 'wake' } as never)).rejects.toThrow(
       'insertMany: onDuplicate: expected to be given to insert',

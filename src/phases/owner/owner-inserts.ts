@@ -18,6 +18,10 @@ const insertOptions = t.object({
 
 /** @throws InvalidOptions */
 export function duplicateOptions({ settings, name }: LifecycleModel, options: unknown, document: Document) {
+  if (Object(options).onDuplicate === undefined)
+    throw new InvalidOptions('insert', [
+      "dueIn: expected together with onDuplicate, which says what becomes of a document that is there already, such as onDuplicate: 'ignore'",
+    ])
   const { onDuplicate, dueIn } = checkOptions('insert', insertOptions, options)
   if (dueIn !== undefined && document['lockedAt'] != null) {
     throw new InvalidOptions('insert', ['dueIn: expected without a lockedAt, which says when it is due'])
