@@ -382,9 +382,11 @@ export abstract class ScheduleOwner extends ScheduleReader {
   /** Checks a schedule as `upsert` does, without any database. @throws InvalidSchedule */
   check(id: string, given: NewSchedule): void {
     const problems: string[] = []
-    if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
+    if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id) || !id.isWellFormed()) {
       const got = typeof id === 'string' && id.length > 200 ? `${id.length} characters` : shown(id)
-      problems.push(`id: expected a string of 1 to 200 characters, got ${got}`)
+      problems.push(
+        `id: expected a string of 1 to 200 characters, none of them NUL or half a character (a lone surrogate), got ${got}`,
+      )
     }
     if (typeof given !== 'object' || given === null) {
       throw new InvalidSchedule(String(id), [`expected { task, cron, ... }, got ${String(given)}`])

@@ -340,6 +340,16 @@ describe('what an owner does', () => {
     })
   })
 
+  test.each([
+    ['NUL', 'a\0b'],
+    ['half a character', 'a\ud800b'],
+    ['201 characters', 'x'.repeat(201)],
+  ])('an id with %s is refused, and why is said', async (_what, id) => {
+    const { schedules } = scheduler(database.db)
+    const problem = 'id: expected a string of 1 to 200 characters, none of them NUL or half a character'
+    await expect(schedules.upsert(id, { task: 'work', interval: '1h' })).rejects.toThrow(problem)
+  })
+
   test.each(BAD.map(([given, message]) => [message, given] as const))('refused: %s', async (message, given) => {
     const schedules = new Schedules({ db: database.db, tasks: { work: async () => 1 } })
     const upsert = schedules.upsert('s', given as never)
