@@ -10,7 +10,7 @@ import {
 } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
 import { byAndReason, byFrom, byOption, formerOption, reasonOption } from '../by.js'
-import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { type CliContext, lookAtSystem, type Options, onDatabase, onSystem } from '../context.js'
 import { watching } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
@@ -26,10 +26,23 @@ export function registerPause(program: Command, context: CliContext): void {
     'pause',
     'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
   )
-  pause.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-    pauseScope(context, options, scopeOf(lifecycle, id, options)),
-  )
-  withDatabase(pauseOptions(pause), [
+    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
+    .option('--reason <text>', 'why, for others to read')
+    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+      onScope(options)(context, options, async (system) => {
+        const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
+        const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
+        const paused = await pauseWork(system, request)
+        const { pauses } = await listPauses(system)
+        const lines = paused.map((pause) => {
+          const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
+          return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
+        })
+        print(context, options, paused, lines.join('\n'))
+      }),
+    )
+  withDatabase(byOption(command), [
     'pause order --reason "the warehouse is moving" --for 2h',
     'pause order --phase Packing --until 2026-12-01T06:00:00Z',
     'pause order order-4711 --by ana',
@@ -37,35 +50,31 @@ export function registerPause(program: Command, context: CliContext): void {
   ])
 }
 
-/** The options of a pause. */
-export const pauseOptions = (command: Command): Command =>
-  reasonOption(byOption(command), 'why, for others to read')
-    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
-
-/** The options of a resumption. */
-export const resumeOptions = (command: Command): Command =>
-  byAndReason(command).option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
-
-export function pauseScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
-  return onSystem(context, options, async (system) => {
-    const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
-    const paused = await pauseWork(system, { ...scope, by: byFrom(options), reason, until, for: duration })
-    const { pauses } = await listPauses(system)
-    const lines = paused.map((pause) => {
-      const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
-      return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
-    })
-    print(context, options, paused, lines.join('\n'))
-  })
-}
+/** A limit is no lifecycle's: it can be paused before any is registered, as it can be set. */
+const onScope = ({ limit }: ScopeOptions) => (limit === undefined ? onSystem : onDatabase)
 
 export function registerResume(program: Command, context: CliContext): void {
-  const resume = scoped(program, 'resume', 'end a pause: what is due goes on at once')
-  resume.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-    resumeScope(context, options, scopeOf(lifecycle, id, options)),
-  )
-  withDatabase(resumeOptions(resume), [
+  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once')
+    .option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
+    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+      onScope(options)(context, options, async (system) => {
+        const { of } = options as { of?: string }
+        const resumed = await resumeWork(system, { ...scopeOf(lifecycle, id, options), by: byFrom(options), of })
+        const { pauses, now } = await listPauses(system)
+        const lines = resumed.map((was) => {
+          const rest = pauses.filter(
+            (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
+          )
+          const mine = was.what === 'limit' ? othersOf(pauses, was) : []
+          const still = [...mine, ...rest].map((pause) => `${pausedText(pause)} is still paused by ${pause.by}`)
+          return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join(
+            '; ',
+          )
+        })
+        print(context, options, resumed, lines.join('\n'))
+      }),
+    )
+  withDatabase(byAndWhy(command), [
     'resume order',
     'resume order --phase Packing',
     'resume order --of ben',
