@@ -1,7 +1,7 @@
 export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { packageVersion } from './package-version.js'
-export { type Flags, InvalidSettings, readSettings, settingsIn } from './read-settings.js'
+export { type Flags, InvalidSettings, readSettings, settingsIn, withoutEffect } from './read-settings.js'
 export {
   inMs,
   optionsOfReplica,

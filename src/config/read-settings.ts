@@ -44,12 +44,36 @@ export function readSettings(env: Environment, flags: Flags = {}): Settings {
 
 /**
  * Reads the settings that an environment names, checked and without the defaults of the others.
+ * @param overridden settings for which an option in code counts: whatever their variables hold has no effect, so none is refused for it
  * @throws InvalidSettings as {@link readSettings}
  */
-export function settingsIn(env: Environment): Partial<Settings> {
-  const all = readSettings(env)
+export function settingsIn(env: Environment, overridden: readonly SettingKey[] = []): Partial<Settings> {
   const named = SETTINGS.filter(({ variable }) => valueIn(env, variable) !== undefined)
-  return Object.fromEntries(named.map(({ key }) => [key, all[key]]))
+  const used = named.filter(({ key }) => !overridden.includes(key))
+  const unused = new Set(named.filter((one) => !used.includes(one)).map(({ variable }) => variable))
+  const all = readSettings(Object.fromEntries(Object.entries(env).filter(([name]) => !unused.has(name))))
+  return Object.fromEntries(used.map(({ key }) => [key, all[key]]))
+}
+
+/** An option in code that counts instead of a setting. */
+interface Override {
+  readonly key: SettingKey
+  /** Its name, for messages. */
+  readonly option: string
+  readonly value: unknown
+}
+
+/** The names of the variables that have no effect because of an option in code, with that option; those that mean the same are left out. */
+export function withoutEffect(env: Environment, overrides: readonly Override[]): string[] {
+  return overrides.flatMap(({ key, option, value }) => {
+    const { variable } = SETTINGS.find((one) => one.key === key)!
+    const text = valueIn(env, variable)
+    if (text === undefined) return []
+    const read = t.readAs(settingsSchema, { [key]: text })
+    const setting: unknown = 'value' in read ? read.value[key] : undefined
+    const isSame = setting !== undefined && (value === setting || t.msOf(value) === setting)
+    return isSame ? [] : [`${variable} (${option})`]
+  })
 }
 
 function valueIn(env: Environment, variable: string): string | undefined {

@@ -1,5 +1,5 @@
 import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
-import { inMs, requireNode, settingsIn } from '../config/index.js'
+import { inMs, requireNode, settingsIn, withoutEffect } from '../config/index.js'
 import { checkOptions, InvalidOptions, shown, t, toStandardError } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import {
@@ -103,20 +103,21 @@ export async function connectDatabase(options: ConnectOptions = {}): Promise<Dat
 /** Options, and for those that aren't given the settings of the environment. */
 function withSettings(options: ConnectOptions): ConnectOptions {
   const { env = process.env, log = logToStandardError } = options
-  const { database, dataDir, connectTimeout } = settingsIn(env)
+  const keys = { uri: 'uri', database: 'database', dataDir: 'dataDir', timeout: 'connectTimeout' } as const
+  const overrides = (['database', 'dataDir', 'timeout', 'uri'] as const)
+    .filter((option) => options[option] !== undefined && options[option] !== '')
+    .map((option) => ({ key: keys[option], option, value: options[option] }))
+  const { database, dataDir, connectTimeout } = settingsIn(
+    env,
+    overrides.map(({ key }) => key),
+  )
   const settings = { database, dataDir, timeout: inMs(connectTimeout) }
-  const variables = {
-    database: 'PHASELOCK_DATABASE',
-    dataDir: 'PHASELOCK_DATA_DIR',
-    timeout: 'PHASELOCK_CONNECT_TIMEOUT',
-  }
-  const won = (['database', 'dataDir', 'timeout'] as const).filter(
-    (name) => settings[name] !== undefined && options[name] !== undefined && settings[name] !== options[name],
+  const won = withoutEffect(
+    env,
+    overrides.filter(({ option }) => option !== 'uri'),
   )
   if (won.length > 0)
-    log(
-      `these settings of the environment have no effect, because connectDatabase's option wins: ${won.map((name) => `${variables[name]} (${name})`).join(', ')}`,
-    )
+    log(`these settings of the environment have no effect, because connectDatabase's option wins: ${won.join(', ')}`)
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
   return { ...settings, ...given }
 }

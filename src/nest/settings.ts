@@ -1,5 +1,12 @@
-import { inMs, optionsOfReplica, requirePackages, SETTINGS, type Settings, settingsIn } from '../config/index.js'
-import { msOf } from '../options/index.js'
+import {
+  inMs,
+  optionsOfReplica,
+  requirePackages,
+  SETTINGS,
+  type Settings,
+  settingsIn,
+  withoutEffect,
+} from '../config/index.js'
 import type { Alongside, Logger } from '../phases/index.js'
 import { type ModuleSettings, type PhaselockModuleOptions, parseOptions } from './options.js'
 
@@ -13,10 +20,22 @@ export async function moduleSettings(
   logger: Logger,
 ): Promise<ModuleSettings> {
   const code = parseOptions(given)
-  const settings = settingsIn(code.env ?? process.env)
-  report(code, settings, logger)
+  const env = code.env ?? process.env
+  const overrides = overridesOf(code)
+  const settings = settingsIn(
+    env,
+    overrides.map(({ key }) => key),
+  )
+  report(settings, withoutEffect(env, overrides), logger)
   return { ...(await optionsFrom(settings, code)), ...withoutUnset(code) }
 }
+
+/** The options that are given in code and count instead of a setting. */
+const overridesOf = (code: ModuleSettings) =>
+  SETTINGS.flatMap(({ key, options = [] }) => {
+    const option = options.find((path) => valueAt(code, path) !== undefined)
+    return option === undefined ? [] : [{ key, option, value: valueAt(code, option) }]
+  })
 
 async function optionsFrom(settings: Partial<Settings>, code: ModuleSettings): Promise<Partial<ModuleSettings>> {
   const { uri, database, dataDir, connectTimeout, earlyRecovery } = settings
@@ -38,12 +57,8 @@ const withoutUnset = (code: ModuleSettings): ModuleSettings =>
   Object.fromEntries(Object.entries(code).filter(([, value]) => value !== undefined && value !== '')) as never
 
 /** Logs only the names: a value may be a secret. */
-function report(code: ModuleSettings, settings: Partial<Settings>, logger: Logger): void {
+function report(settings: Partial<Settings>, won: readonly string[], logger: Logger): void {
   const given = SETTINGS.filter(({ key }) => settings[key] !== undefined)
-  const won = given.flatMap(({ key, variable, options = [] }) => {
-    const option = options.find((path) => valueAt(code, path) !== undefined)
-    return option === undefined || isSame(valueAt(code, option), settings[key]) ? [] : [`${variable} (${option})`]
-  })
   const others = given.filter(({ options }) => options === undefined).map(({ variable }) => variable)
   if (won.length > 0)
     logger.info(
@@ -59,5 +74,3 @@ function report(code: ModuleSettings, settings: Partial<Settings>, logger: Logge
 const valueAt = (code: ModuleSettings, path: string): unknown =>
   path.split('.').reduce<unknown>((value, name) => (value as Record<string, unknown> | undefined)?.[name], code) ||
   undefined
-
-const isSame = (option: unknown, setting: unknown): boolean => option === setting || msOf(option) === setting

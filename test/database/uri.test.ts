@@ -185,4 +185,11 @@ describe('the settings of the environment', () => {
     const error = await connectDatabase({ uri, env }).catch((thrown: Error) => thrown)
     expect(error).toMatchObject({ name: 'InvalidSettings', message: expect.stringContaining(message) })
   })
+
+  it('that are wrong stop nothing where an option wins', async () => {
+    const env = { MONGODB_URI: 'what', PHASELOCK_DATABASE: 'a b', PHASELOCK_CONNECT_TIMEOUT: '5' }
+    const uri = 'mongodb://127.0.0.1:1'
+    const connecting = connectDatabase({ uri, env, database: 'of-code', timeout: '100ms', log: () => undefined })
+    await expect(connecting).rejects.toMatchObject({ name: 'DatabaseUnreachable' })
+  })
 })

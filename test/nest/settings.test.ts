@@ -122,6 +122,22 @@ describe('a Nest app and the environment', () => {
     expect((await app({ PHASELOCK_GRACE: '60s' }, { grace: '1m' })).told).toEqual([])
   })
 
+  test('a variable whose option wins stops no app, whatever it holds; others do', async () => {
+    const { settings, told } = await app(
+      { PHASELOCK_GRACE: '5', PHASELOCK_DOORBELL: 'loud' },
+      { grace: '5s', doorbell: 'off' },
+    )
+    expect(settings).toMatchObject({ grace: '5s', doorbell: 'off' })
+    expect(told).toEqual([expect.stringContaining('PHASELOCK_DOORBELL (doorbell), PHASELOCK_GRACE (grace)')])
+    const env = { PHASELOCK_GRACE: '5', PHASELOCK_DOORBELL: 'loud' }
+    const refused = String(await refusal(PhaselockModule.forRoot({ uri: database.uri, tick: false, env, grace: '5s' })))
+    expect(refused).toContain('PHASELOCK_DOORBELL')
+    expect(refused).not.toContain('PHASELOCK_GRACE')
+    const locks = { PHASELOCK_MODE: 'both' }
+    expect(String(await refusal(LocksModule.forRoot({ env: locks })))).toContain('PHASELOCK_MODE')
+    expect(await refusal(LocksModule.forRoot({ provider: 'memory', mode: 'single', env: locks }))).toBeUndefined()
+  })
+
   test('its own handle on the database wins over settings of the connection', async () => {
     const connection = await connectDatabase({ uri: database.uri })
     try {

@@ -1,6 +1,6 @@
 import { type DynamicModule, Global, Module, type Provider } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
-import { settingsIn } from '../../config/index.js'
+import { SETTINGS, settingsIn } from '../../config/index.js'
 import { LockExecutor } from '../../locks/index.js'
 import { nestLogger } from '../nest-logger.js'
 import { executorOf, OpenLocks } from './open-locks.js'
@@ -13,10 +13,18 @@ const opened: Provider = {
   provide: OPEN_LOCKS,
   inject: [LOCKS_OPTIONS, DiscoveryService],
   useFactory: (options: LocksOptions, discovery: DiscoveryService) => {
-    settingsIn(options?.env ?? process.env) // refuses unknown ones, as PhaselockModule does
+    // Refuses unknown ones, as PhaselockModule does.
+    settingsIn(
+      options?.env ?? process.env,
+      SETTINGS.flatMap(({ key, options: paths = [] }) => (paths.some((path) => isGiven(options, path)) ? [key] : [])),
+    )
     return OpenLocks.open(options, discovery, nestLogger())
   },
 }
+
+/** @param path an option of PhaselockModule's, such as `locks.url` */
+const isGiven = (options: LocksOptions | undefined, path: string): boolean =>
+  path.startsWith('locks.') && Reflect.get(Object(options), path.slice('locks.'.length)) !== undefined
 
 /**
  * Named locks in a Nest app without PhaselockModule: no part of MongoDB is loaded unless the locks are kept there. (With PhaselockModule
