@@ -75,7 +75,7 @@ describe('the commands on limits', () => {
     const declared = "limit thing (maxActive): it isn't in phaselock.limits, though lifecycles declare 7 slots"
     expect((await run('check')).out).toContain(declared)
     await run('check', '--repair')
-    expect(await limitDocuments().findOne({})).toEqual({ _id: 'thing (maxActive)', declared: 7 })
+    expect(await limitDocuments().findOne({})).toMatchObject({ _id: 'thing (maxActive)', declared: 7 })
   })
 
   test('of single values: listed with --keys, paused with --key, and said by show', async () => {

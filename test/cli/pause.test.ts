@@ -12,11 +12,11 @@ describe('the commands that pause work', () => {
 
   test('pause a limit before any lifecycle is registered, as limits set sets one', async () => {
     expect((await run('limits', 'set', 'ink', '--slots', '1')).code).toBe(0)
-    expect(await run('pause', '--limit', 'ink', '--by', 'ana')).toMatchObject({
+    expect(await run('limits', 'pause', 'ink', '--by', 'ana')).toMatchObject({
       code: 0,
       out: 'limit ink: paused by ana until it is resumed\n',
     })
-    expect((await run('resume', '--limit', 'ink')).out).toMatch(/^limit ink: resumed; it was paused .+ by ana\n$/)
+    expect((await run('limits', 'resume', 'ink')).out).toMatch(/^limit ink: resumed; it was paused .+ by ana\n$/)
     expect((await run('pause', '--all', '--by', 'ana')).err).toContain('no lifecycles in the database')
   })
 

@@ -26,23 +26,10 @@ export function registerPause(program: Command, context: CliContext): void {
     'pause',
     'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
   )
-    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
-    .option('--reason <text>', 'why, for others to read')
-    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-      onScope(options)(context, options, async (system) => {
-        const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
-        const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
-        const paused = await pauseWork(system, request)
-        const { pauses } = await listPauses(system)
-        const lines = paused.map((pause) => {
-          const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
-          return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
-        })
-        print(context, options, paused, lines.join('\n'))
-      }),
-    )
-  withDatabase(byOption(command), [
+  pause.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+    pauseScope(context, options, scopeOf(lifecycle, id, options)),
+  )
+  withDatabase(pauseOptions(pause), [
     'pause order --reason "the warehouse is moving" --for 2h',
     'pause order --phase Packing --until 2026-12-01T06:00:00Z',
     'pause order order-4711 --by ana',
@@ -50,31 +37,38 @@ export function registerPause(program: Command, context: CliContext): void {
   ])
 }
 
+/** The options of a pause. */
+export const pauseOptions = (command: Command): Command =>
+  reasonOption(byOption(command), 'why, for others to read')
+    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
+
+/** The options of a resumption. */
+export const resumeOptions = (command: Command): Command =>
+  byAndReason(command).option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
+
 /** A limit is no lifecycle's: it can be paused before any is registered, as it can be set. */
-const onScope = ({ limit }: ScopeOptions) => (limit === undefined ? onSystem : onDatabase)
+const onScope = (scope: PauseScope) => ('limit' in scope && scope.limit !== undefined ? onDatabase : onSystem)
+
+export function pauseScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
+  return onScope(scope)(context, options, async (system) => {
+    const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
+    const paused = await pauseWork(system, { ...scope, by: byFrom(options), reason, until, for: duration })
+    const { pauses } = await listPauses(system)
+    const lines = paused.map((pause) => {
+      const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
+      return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
+    })
+    print(context, options, paused, lines.join('\n'))
+  })
+}
 
 export function registerResume(program: Command, context: CliContext): void {
-  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once')
-    .option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
-    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-      onScope(options)(context, options, async (system) => {
-        const { of } = options as { of?: string }
-        const resumed = await resumeWork(system, { ...scopeOf(lifecycle, id, options), by: byFrom(options), of })
-        const { pauses, now } = await listPauses(system)
-        const lines = resumed.map((was) => {
-          const rest = pauses.filter(
-            (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
-          )
-          const mine = was.what === 'limit' ? othersOf(pauses, was) : []
-          const still = [...mine, ...rest].map((pause) => `${pausedText(pause)} is still paused by ${pause.by}`)
-          return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join(
-            '; ',
-          )
-        })
-        print(context, options, resumed, lines.join('\n'))
-      }),
-    )
-  withDatabase(byAndWhy(command), [
+  const resume = scoped(program, 'resume', 'end a pause: what is due goes on at once')
+  resume.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+    resumeScope(context, options, scopeOf(lifecycle, id, options)),
+  )
+  withDatabase(resumeOptions(resume), [
     'resume order',
     'resume order --phase Packing',
     'resume order --of ben',
@@ -84,7 +78,7 @@ export function registerResume(program: Command, context: CliContext): void {
 }
 
 export function resumeScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
-  return onSystem(context, options, async (system) => {
+  return onScope(scope)(context, options, async (system) => {
     const { of } = options as { of?: string }
     const resumed = await resumeWork(system, { ...scope, by: byFrom(options), of })
     const { pauses, now } = await listPauses(system)
