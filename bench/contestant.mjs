@@ -30,13 +30,13 @@ export async function contestant(uri) {
      * Runs a replica that works on whatever comes; tells `heard` of its counts whenever more is done.
      * @returns once it works: what ends it
      */
-    async stay(job, heard) {
+    async stay(job, received) {
       await ask({ job: { ...job, stays: true } })
       const ended = (async () => {
         for (;;) {
           const counts = await reply()
           if (counts.ended) return
-          heard(counts)
+          received(counts)
         }
       })()
       return async () => {

@@ -30,7 +30,7 @@ export class ProbeCrew {
         startReplica({ uri, database, lifecycles, name: `probe-${i}`, nodeOptions, logLevel: 'silent' }),
       ),
     )
-    for (const [i, replica] of crew.replicas.entries()) replica.on((message) => crew.#heard(i, message))
+    for (const [i, replica] of crew.replicas.entries()) replica.on((message) => crew.#received(i, message))
     crew.prober = await ownerProcess(server.uri, database)
     crew.loader = await ownerProcess(server.uri, database)
     return crew
@@ -66,7 +66,7 @@ export class ProbeCrew {
     await Promise.all(this.replicas.map((replica) => replica.end()))
   }
 
-  #heard(replica, { began, atMs, handled, woken, lateMs, recordMs }) {
+  #received(replica, { began, atMs, handled, woken, lateMs, recordMs }) {
     if (began !== undefined) this.began.set(began, atMs)
     if (handled !== undefined) this.#handled.set(replica, handled)
     if (woken !== undefined) this.woken.push({ woken, lateMs })

@@ -83,7 +83,7 @@ class BenchReplica extends ReplicaProcess {
     clearTimeout(late)
   }
 
-  heard(message) {
+  received(message) {
     for (const listener of this.#listeners) listener(message)
   }
 }

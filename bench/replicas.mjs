@@ -65,13 +65,13 @@ async function replicaCrew(server, size) {
   const processes = await all(size, () => contestant(server.uri))
   const counts = processes.map(() => ({ claimed: 0, lost: 0, done: 0 }))
   const sums = () => ({ claimed: sum(counts, 'claimed'), lost: sum(counts, 'lost'), done: sum(counts, 'done') })
-  let heard = () => undefined
+  let received = () => undefined
   const job = { kind: 'engine', lifecycle: 'bare', database: db.databaseName }
   const ends = await Promise.all(
     processes.map((process, i) =>
       process.stay(job, (told) => {
         counts[i] = told
-        heard()
+        received()
       }),
     ),
   )
@@ -81,7 +81,7 @@ async function replicaCrew(server, size) {
     async drain(begin, documents) {
       const before = sums()
       const drained = new Promise((resolve) => {
-        heard = () => sums().done - before.done >= documents && resolve()
+        received = () => sums().done - before.done >= documents && resolve()
       })
       await begin()
       await drained

@@ -21,11 +21,11 @@ const SYSTEM = [
   'schedules/three-processes.test.ts',
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
-  'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-company}.test.ts',
+  'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-isolation}.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',
-  'phases/{bad-documents-refusals,key-limits,legacy-race,waiting-cost}.test.ts',
+  'phases/{bad-documents-refusals,partition-limits,legacy-race,waiting-cost}.test.ts',
   'operations/{bulk,bulk-changes,bulk-undo-order}.test.ts',
   'schedules/{backfill,edits,many,races}.test.ts',
   // What takes seconds of processor time: threads that compute, thousands of hanging calls, every odd document, apps started again and again.

@@ -60,7 +60,7 @@ export class RestlessOwner {
   /** A new gateway with a trigger, a function and a stage. */
   async insert(misbehaves?: Misbehaviour): Promise<void> {
     const gatewayId = new ObjectId()
-    const put = (collection: string, document: Document) => this.insertOnce(collection, document)
+    const put = (collection: string, document: Document) => this.insertIfAbsent(collection, document)
     await put(COLLECTIONS.trigger, { _id: gatewayId, gatewayId, cron: '*/5 * * * *', function: 'hello', active: false })
     await put(COLLECTIONS.function, { _id: gatewayId, gatewayId, name: 'hello', source: "() => 'hello'" })
     await put(COLLECTIONS.stage, { _id: gatewayId, gatewayId, name: 'staging' })
@@ -78,7 +78,7 @@ export class RestlessOwner {
   async insertBad(variant: number): Promise<void> {
     const document = badGateway(variant)
     this.own(document._id, true)
-    await this.insertOnce(COLLECTIONS.gateway, document)
+    await this.insertIfAbsent(COLLECTIONS.gateway, document)
   }
 
   /** A gateway that was to run is to stop, or the reverse, or it is to be deleted, wherever it is in its lifecycle. */
@@ -163,7 +163,7 @@ export class RestlessOwner {
     return new Map(found.map(({ _id, phase }) => [String(_id), phase]))
   }
 
-  private async insertOnce(collection: string, document: Document): Promise<void> {
+  private async insertIfAbsent(collection: string, document: Document): Promise<void> {
     await persist(async () => {
       try {
         await this.db.collection(collection).insertOne({ ...document })

@@ -16,7 +16,7 @@ export interface LineLoggerOptions {
 }
 
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
-const COLOURS = { debug: 'dim', info: 'green', warn: 'yellow', error: 'red' } as const
+const COLORS = { debug: 'dim', info: 'green', warn: 'yellow', error: 'red' } as const
 /** The maximum number of characters of one string in a line, and of a stack with its causes: writing it holds up the event loop. */
 const MOST_CHARACTERS = 4_000
 const MOST_OF_STACK = 20_000
@@ -27,8 +27,8 @@ const MOST_CAUSES = 8
  * them.
  */
 export function lineLogger({ format, level: least, destination = process.stderr }: LineLoggerOptions): Logger {
-  const isColoured = destination.isTTY === true && !process.env['NO_COLOR']
-  const lineOf = format === 'json' ? jsonLine : (...line: LineParts) => prettyLine(isColoured, ...line)
+  const isColored = destination.isTTY === true && !process.env['NO_COLOR']
+  const lineOf = format === 'json' ? jsonLine : (...line: LineParts) => prettyLine(isColored, ...line)
   return loggerOf((level, message, fields = {}) => {
     if (LEVELS.indexOf(level) < LEVELS.indexOf(least)) return
     destination.write(`${lineOf(level, message, fields)}\n`)
@@ -48,10 +48,10 @@ function jsonLine(...[level, msg, fields]: LineParts): string {
 }
 
 /** `12:00:01.234 WARN  a step failed  lifecycle=order id=o1`; errors are shown with type and messages here, and their stack below. */
-function prettyLine(isColoured: boolean, ...[level, message, fields]: LineParts): string {
-  const dim = (text: string) => (isColoured ? styleText('dim', text, { validateStream: false }) : text)
+function prettyLine(isColored: boolean, ...[level, message, fields]: LineParts): string {
+  const dim = (text: string) => (isColored ? styleText('dim', text, { validateStream: false }) : text)
   const name = level.toUpperCase().padEnd(5)
-  const shownName = isColoured ? styleText(COLOURS[level], name, { validateStream: false }) : name
+  const shownName = isColored ? styleText(COLORS[level], name, { validateStream: false }) : name
   const errors = Object.values(fields).filter((value) => value instanceof Error)
   const cells = Object.entries(fields)
     .filter(([, value]) => value !== undefined && !(value instanceof Error && message.includes(value.message)))

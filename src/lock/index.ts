@@ -29,16 +29,16 @@ export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.j
 export * from './limits/ask.js'
 export * from './limits/limits.js'
 export * from './look/children.js'
-export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
+export { type DutyQuery, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
 export { OVERDUE_MS, SWEEP_LIMIT, type Swept, sweep } from './look/sweep.js'
 export * from './move/answers.js'
-export { type Insertion, type InsertKind, insertOnce, ON_DUPLICATE, type OnDuplicate } from './move/insertion.js'
+export { type Insertion, type InsertKind, ON_DUPLICATE, type OnDuplicate, upsertDocument } from './move/insertion.js'
+export * from './move/notified-removal.js'
 export * from './move/operation-writes.js'
 export * from './move/owner-writes.js'
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'
 export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
-export * from './move/told-removal.js'
 export * from './outbox/deliveries.js'
 export {
   CALLBACK_NAMES,
@@ -67,7 +67,7 @@ export {
   waitersIn,
 } from './record/children.js'
 export { type HistoryEntry, historyWith, RECORDED_OUTCOMES, type RecordedOutcome } from './record/history.js'
-export { hasNext, type StoredNext, stateInNext } from './record/next.js'
+export { hasPendingInsert, type PendingInsert, pendingState } from './record/pending-insert.js'
 export {
   type AskedQuestion,
   answerIn,
@@ -92,7 +92,7 @@ export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'
-export { type Standing, WorkSplit } from './select/work-split.js'
+export { type Membership, WorkSplit } from './select/work-split.js'
 export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './setup/indexes.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './setup/plan-check.js'
 export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'

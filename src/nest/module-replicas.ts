@@ -3,7 +3,7 @@ import {
   Replica,
   type ReplicaObserver,
   type RunnableLifecycle,
-  SharedPlaces,
+  SharedSemaphore,
   ThreadPool,
 } from '../phases/index.js'
 import { hooksObserver } from './hooks.js'
@@ -21,7 +21,7 @@ export class ModuleReplicas {
 
   /** Shared by all replicas: the cores belong to the process. */
   private readonly threads: ThreadPool
-  private readonly sharedPlaces: SharedPlaces | undefined
+  private readonly sharedSemaphore: SharedSemaphore | undefined
   private readonly logger: Logger
 
   /** @throws OverlappingLifecycles */
@@ -33,7 +33,7 @@ export class ModuleReplicas {
     const { concurrency, threads: size, threadMemoryMb: memoryMb } = settings
     this.logger = settings.logger ?? nestLogger()
     this.threads = new ThreadPool({ size, memoryMb, logger: this.logger })
-    this.sharedPlaces = SharedPlaces.of(concurrency)
+    this.sharedSemaphore = SharedSemaphore.of(concurrency)
     const lifecycles = new Map<string, RunnableLifecycle[]>([[database.name, []]])
     for (const [name = database.name, found] of catalog.byDatabase) {
       lifecycles.set(name, [...(lifecycles.get(name) ?? []), ...found])
@@ -57,7 +57,7 @@ export class ModuleReplicas {
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, tickEvery, alongside, logger },
       threadPool: this.threads,
       mayBeIdle: true,
-      sharedPlaces: this.sharedPlaces,
+      sharedSemaphore: this.sharedSemaphore,
       observer: observersOf(settings, logger),
     })
   }

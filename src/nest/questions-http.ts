@@ -72,12 +72,12 @@ const sources = t.object({
 })
 
 const answerBody = t.object({
-  option: t.aName,
+  option: t.name,
   reason: t.optional(t.text),
-  question: t.optional(t.aName),
+  question: t.optional(t.name),
 })
 const FORMER = { renamed: { comment: 'reason' } } as const
-const listQuery = t.object({ lifecycle: t.optional(t.aName), to: t.optional(t.aName) })
+const listQuery = t.object({ lifecycle: t.optional(t.name), to: t.optional(t.name) })
 
 /** The inbox of open questions, and answers to them. */
 @Controller('questions')

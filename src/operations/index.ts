@@ -1,6 +1,6 @@
 export { type Done, nameOf } from './act/as-owner.js'
 export * from './act/backfills.js'
-export { listUntold, type Retried, retryCallbacks } from './act/callbacks.js'
+export { listUndelivered, type Retried, retryCallbacks } from './act/callbacks.js'
 export { type Cancelled, cancelStep } from './act/cancel.js'
 export { type LockTimeoutSet, setLockTimeout } from './act/lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './act/locks.js'
@@ -84,7 +84,7 @@ export {
   type ReplicaState,
   type ReplicasRequest,
 } from './inspect/replicas.js'
-export type { Untold } from './inspect/undelivered.js'
+export type { UndeliveredCallback } from './inspect/undelivered.js'
 export {
   type ListedPause,
   listPauses,

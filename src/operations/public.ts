@@ -132,8 +132,8 @@ const fieldsOf = (what: string) =>
     (value) => Object.prototype.toString.call(value) === '[object Object]' && !('_bsontype' in (value as object)),
     t.expecting(what),
   )
-const anAsker = t.object(ASKED_BY satisfies t.TypesOf<AskedBy>)
-const anOperation = t.object({ id: t.aName })
+const aRequester = t.object(ASKED_BY satisfies t.TypesOf<AskedBy>)
+const anOperation = t.object({ id: t.name })
 const query = t.object({
   open: t.optional(t.flag),
   limit: t.withDefault(t.whole(1, 10_000), 50),
@@ -239,9 +239,9 @@ export class Operations {
    * @returns its state before
    * @throws InvalidOptions, NotFound; Refused if it has ended
    */
-  async abort(id: string, asker: AskedBy): Promise<OperationState> {
+  async abort(id: string, requester: AskedBy): Promise<OperationState> {
     checkOptions('operations.abort', anOperation, { id })
-    return abortOperation(this.by(checkOptions('operations.abort', anAsker, asker, FORMER_REASON)), id)
+    return abortOperation(this.by(checkOptions('operations.abort', aRequester, requester, FORMER_REASON)), id)
   }
 
   /**
@@ -258,9 +258,9 @@ export class Operations {
    * @example await operations.undo('unpark-4f2a9c1b', { by: 'ana', reason: 'the wrong printer' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1201, ... }
    * @throws InvalidOptions, NotFound; Refused if it can't be undone, has not ended, or is being undone already
    */
-  async undo(id: string, asker: AskedBy): Promise<OperationDocument> {
+  async undo(id: string, requester: AskedBy): Promise<OperationDocument> {
     checkOptions('operations.undo', anOperation, { id })
-    const asked = checkOptions('operations.undo', anAsker, asker, FORMER_REASON)
+    const asked = checkOptions('operations.undo', aRequester, requester, FORMER_REASON)
     return undoOperation(this.by(asked), id, asked)
   }
 

@@ -8,7 +8,7 @@ export * from './type.js'
 
 export const flag = where<boolean>((value) => typeof value === 'boolean', expecting('true or false'))
 export const text = where<string>((value) => typeof value === 'string', expecting('a string'))
-export const aName = checked(text, (value) => value !== '', 'expected a name, got an empty string')
+export const name = checked(text, (value) => value !== '', 'expected a name, got an empty string')
 export const aNumber = where<number>(Number.isFinite, expecting('a number'))
 export const aDate = where<Date>(
   (value) => value instanceof Date && !Number.isNaN(value.getTime()),

@@ -20,8 +20,9 @@ export {
   type HandledPhase,
   handledPhases,
 } from './definition/on-phase.js'
-export type { TickCounts } from './engine/lifecycle/housekeeper.js'
-export type { SlotsHeld } from './engine/limits/leased-slots.js'
+export { SharedSemaphore } from './engine/concurrency/shared-semaphore.js'
+export type { TickCounts } from './engine/lifecycle/tick-duties.js'
+export type { SlotsHeld } from './engine/limits/limit-lease.js'
 export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/check-options.js'
 export type {
   DoorbellStatus,
@@ -30,7 +31,6 @@ export type {
   ReplicaStatus,
   RunnableLifecycle,
 } from './engine/options/replica-options.js'
-export { SharedPlaces } from './engine/places/shared-places.js'
 export { Replica } from './engine/replica.js'
 export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
 export { lookRequestOf } from './engine/tick/tick.js'
@@ -67,8 +67,8 @@ export {
   endPhases,
   endsOf,
   type LifecycleModel,
+  notifyingOf,
   type Phase,
-  tellingOf,
   whyUnknownState,
   workingPhases,
 } from './model/model.js'

@@ -66,7 +66,7 @@ const keptAlike = t.converted(
 )
 
 const collections = t.checked(
-  t.object({ schedules: t.withDefault(t.aName, 'schedules'), runs: t.withDefault(t.aName, 'runs') }),
+  t.object({ schedules: t.withDefault(t.name, 'schedules'), runs: t.withDefault(t.name, 'runs') }),
   (value) => value.schedules !== value.runs,
   'expected two different names, got the same one twice',
 )

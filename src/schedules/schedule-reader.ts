@@ -58,7 +58,7 @@ export interface RunsOptions {
   readonly phase?: StoredRun['phase'] | undefined
 }
 
-const aPhase = t.optional(t.aName)
+const aPhase = t.optional(t.name)
 const listOptions = t.object({
   limit: t.withDefault(t.whole(1, 1_000_000), 100),
   after: t.optional(t.text),
@@ -68,7 +68,7 @@ const pausesOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 100
 const runsOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 20), phase: aPhase })
 const statisticsOptions = t.object({
   since: t.optional(t.aDate),
-  timezone: t.optional(t.aName),
+  timezone: t.optional(t.name),
 })
 
 /** A schedule as `list` returns it. */

@@ -135,8 +135,8 @@ export async function statisticsOf(
 }
 
 const whichOptions = t.object({
-  task: t.optional(t.aName),
-  prefix: t.optional(t.aName),
+  task: t.optional(t.name),
+  prefix: t.optional(t.name),
   all: t.optional(t.where<true>((value) => value === true, t.expecting('true'))),
 })
 

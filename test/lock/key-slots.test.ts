@@ -15,7 +15,7 @@ import {
   ServerClock,
   setLimit,
 } from '../../src/lock/index.js'
-import { Slots } from '../../src/phases/engine/limits/slots.js'
+import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { clientAt, ManualClock } from './fixture.js'
@@ -51,7 +51,7 @@ describe('the slots of a key', () => {
     async (limit) => {
       await setLimit(database.db, limit, { slots: 1 })
       const clock = new ManualClock()
-      const slots = new Slots({
+      const slots = new LimitLeases({
         ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
         leaseMs: () => 30_000,
       })
@@ -65,12 +65,12 @@ describe('the slots of a key', () => {
       // It says what it has in use, and has no more than that.
       expect(await slots.take(phase, 1, 'it')).toBe(0)
       expect(slots.areInDanger(phase)).toBe(true)
-      slots.give(phase, 1)
+      slots.release(phase, 1)
       expect(slots.areInDanger(phase)).toBe(false)
       await askForSlots(database.db, limit, { ...other, inUse: 0, slots: 0, turn: 2 })
       expect(await slots.take(phase, 1, 'it')).toBe(1)
       expect(slots.areInDanger(phase)).toBe(false)
-      slots.give(phase, 1)
+      slots.release(phase, 1)
       await slots.stop()
     },
   )
@@ -83,7 +83,7 @@ describe('the slots of a key', () => {
     async (_what, change) => {
       await setLimit(database.db, 'api', { slots: 3 })
       const clock = new ManualClock()
-      const slots = new Slots({
+      const slots = new LimitLeases({
         ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
         leaseMs: () => 30_000,
       })
@@ -92,10 +92,10 @@ describe('the slots of a key', () => {
       await change()
       expect(await slots.take(phase, 1, 'it')).toBe(0) // from now on it knows
       for (let i = 0; i < 2; i += 1) {
-        slots.give(phase, 1)
+        slots.release(phase, 1)
         expect(await slots.take(phase, 1, 'it')).toBe(0)
       }
-      slots.give(phase, 1)
+      slots.release(phase, 1)
       expect(await slots.take(phase, 1, 'it')).toBe(_what === 'paused' ? 0 : 1)
       await slots.stop()
     },
@@ -111,7 +111,7 @@ describe('the slots of a key', () => {
         const clock = new ManualClock()
         const serverClock = new ServerClock(clock)
         const slotsOf = (identity: string) =>
-          new Slots({
+          new LimitLeases({
             ...{ db: client.db(database.db.databaseName), identity, clock, serverClock, logger: silentLogger },
             leaseMs: () => 30_000,
           })
@@ -123,11 +123,11 @@ describe('the slots of a key', () => {
         expect(await b.take(phase, 1, 'it')).toBe(0)
         clock.advance(11_000)
         await eventually(async () => expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1 }]))
-        a.give(phase, 1)
+        a.release(phase, 1)
         await a.stop()
         serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
         expect(await b.take(phase, 1, 'it')).toBe(1)
-        b.give(phase, 1)
+        b.release(phase, 1)
         await b.stop()
       } finally {
         await client.close()
@@ -151,7 +151,7 @@ describe('the slots of a key', () => {
         const clock = new ManualClock()
         const serverClock = new ServerClock(clock, new ClockSteps(clock, 60_000, () => undefined))
         const slotsOf = (identity: string) =>
-          new Slots({
+          new LimitLeases({
             ...{ db: client.db(database.db.databaseName), identity, clock, serverClock, logger: silentLogger },
             leaseMs: () => 30_000,
           })
@@ -165,7 +165,7 @@ describe('the slots of a key', () => {
         proxy.stepClock(-600_000)
         serverClock.saw(new Date(), clock.monotonicMs())
         expect(await b.take(phase, 1, 'it')).toBe(0)
-        a.give(phase, 1)
+        a.release(phase, 1)
         await Promise.all([a.stop(), b.stop()])
       } finally {
         await client.close()
@@ -180,7 +180,7 @@ describe('the slots of a key', () => {
       await setLimit(database.db, limit, { slots: 1 })
       const clock = new ManualClock()
       let leaseMs = 30_000
-      const slots = new Slots({
+      const slots = new LimitLeases({
         ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
         leaseMs: () => leaseMs,
       })
@@ -193,7 +193,7 @@ describe('the slots of a key', () => {
       expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1, ms: 600_000 }])
       clock.advance(21_000)
       expect(slots.areInDanger(phase)).toBe(false)
-      slots.give(phase, 1)
+      slots.release(phase, 1)
       await slots.stop()
     },
   )

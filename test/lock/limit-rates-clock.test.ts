@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { MongoClient } from 'mongodb'
 import { silentLogger } from '../../src/index.js'
 import { ClockSteps, type Rate, ServerClock, setLimit } from '../../src/lock/index.js'
-import { Slots } from '../../src/phases/engine/limits/slots.js'
+import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { clientAt, ManualClock } from './fixture.js'
@@ -25,7 +25,7 @@ describe("the rate of a limit, when the server's clock steps", () => {
     client = await clientAt(proxy.uri)
     const clock = new ManualClock()
     const serverClock = new ServerClock(clock, new ClockSteps(clock, 60_000, () => undefined))
-    const slots = new Slots({
+    const slots = new LimitLeases({
       ...{ db: client.db(database.db.databaseName), identity: 'a~1', clock, serverClock, logger: silentLogger },
       leaseMs: () => 30_000,
     })
@@ -41,7 +41,7 @@ describe("the rate of a limit, when the server's clock steps", () => {
       },
       async begin(): Promise<number> {
         const count = await slots.take(phase, 100, 'it')
-        if (count > 0) slots.give(phase, count)
+        if (count > 0) slots.release(phase, count)
         return count
       },
     }

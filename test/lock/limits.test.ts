@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Db, Document, MongoClient } from 'mongodb'
 import { Limits, silentLogger } from '../../src/index.js'
 import { askForSlots, LIMITS_COLLECTION, readLimits, ServerClock, setLimit } from '../../src/lock/index.js'
-import { Slots } from '../../src/phases/engine/limits/slots.js'
+import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { type Clock, sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
@@ -11,7 +11,7 @@ import { clientAt, ManualClock } from './fixture.js'
 const BACK = { inUse: 0, slots: 0, starts: 0, leaseMs: 30_000 }
 
 const slotsOf = (db: Db, clock: Clock) =>
-  new Slots({
+  new LimitLeases({
     ...{ db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
     leaseMs: () => 30_000,
   })
@@ -147,26 +147,26 @@ describe('the slots of a limit', () => {
     expect(await slots.take(both, 5, 'both')).toBe(0)
     expect(await slots.take(a, 5, 'a')).toBe(0) // both has it
     clock.advance(100)
-    slots.give(b, 1)
+    slots.release(b, 1)
     expect(await slots.take(b, 5, 'b')).toBe(0) // both came first
     expect(await slots.take(both, 5, 'both')).toBe(1)
     expect(await slots.take(b, 5, 'b')).toBe(0)
-    slots.give(both, 1)
+    slots.release(both, 1)
     clock.advance(100) // it may ask again
     expect(await slots.take(both, 5, 'both')).toBe(0) // now a came first, and b
     expect(await slots.take(b, 5, 'b')).toBe(1)
     expect(await slots.take(a, 5, 'a')).toBe(1)
-    slots.give(a, 1)
+    slots.release(a, 1)
     expect(await slots.take(both, 5, 'both')).toBe(0)
 
     // Nothing is held while only a person can give what is missing.
     await new Limits(db).pause('b', { by: 'ana' })
-    slots.askAnew()
+    slots.refresh()
     clock.advance(1_000)
     expect(await slots.take(both, 5, 'both')).toBe(0)
     expect(await slots.take(a, 5, 'a')).toBe(1)
-    slots.give(a, 1)
-    slots.give(b, 2)
+    slots.release(a, 1)
+    slots.release(b, 2)
     expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
     await slots.stop()
     const { limits } = await readLimits(db)
@@ -187,7 +187,7 @@ describe('the slots of a limit', () => {
     expect(slots.held().map(({ used }) => used)).toEqual([1, 1])
     await change(db)
     clock.advance(2_000)
-    slots.give(needing('b'), 1)
+    slots.release(needing('b'), 1)
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
     await slots.stop()
@@ -206,7 +206,7 @@ describe('the slots of a limit', () => {
     await eventually(() => expect(used()).toEqual([1, 0]))
     expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
     expect(used()).toEqual([1, 1])
-    slots.noLonger('both')
+    slots.withdraw('both')
     expect(used()).toEqual([1, 0])
     expect(await slots.take(needing('a'), 1, 'a')).toBe(1)
     await slots.stop()
@@ -225,18 +225,18 @@ describe('the slots of a limit', () => {
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([3, 1])
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 1])
-    slots.give(phase, 2)
+    slots.release(phase, 2)
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([2, 1])
     clock.advance(50) // others may have given some back, or want theirs
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 2])
     const other = { by: 'b~1', inUse: 0, slots: 40, starts: 0, leaseMs: 30_000, turn: 1 }
     expect(await askForSlots(db, 'api', other)).toMatchObject({ slots: 0 })
     clock.advance(50)
-    slots.give(phase, 1)
+    slots.release(phase, 1)
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 3]) // 2 of 3 are its share
-    slots.give(phase, 1)
+    slots.release(phase, 1)
     expect([await slots.take(phase, 30, 'it'), asked]).toEqual([1, 3])
-    slots.give(phase, 2)
+    slots.release(phase, 2)
     await slots.stop()
     expect(await askForSlots(db, 'api', { ...other, turn: 2 })).toMatchObject({ slots: 3 })
   })
@@ -250,8 +250,8 @@ describe('the slots of a limit', () => {
     expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
     expect(await slots.take(needingEach(1), 5, 'it')).toBe(1)
     expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
-    slots.give(needingEach(2), 1)
-    slots.give(needingEach(1), 1)
+    slots.release(needingEach(2), 1)
+    slots.release(needingEach(1), 1)
     await slots.stop()
   })
 
@@ -266,15 +266,15 @@ describe('the slots of a limit', () => {
     expect(await slots.take(phase, 30, 'it')).toBe(2)
     await setLimit(db, 'api', { slots: 1 })
     whenSent = () => {
-      slots.give(phase, 1)
+      slots.release(phase, 1)
       whenSent = () => undefined
     }
-    slots.askAnew()
+    slots.refresh()
     const taking = slots.take(phase, 30, 'it')
     expect(await taking).toBe(0)
-    slots.give(phase, 1)
+    slots.release(phase, 1)
     expect(await slots.take(phase, 30, 'it')).toBe(1)
-    slots.give(phase, 1)
+    slots.release(phase, 1)
     await slots.stop()
     expect((await readLimits(db)).limits[0]!.holders).toEqual([])
   })

@@ -91,7 +91,7 @@ describe('an _id whose fields JavaScript reorders', () => {
     await collection.insertOne({ _id: reordered(1) as never, phase: PHASE })
     await amidRebuild(collection)
     const missed = new MissedIds(collection)
-    expect(await missed.putAside(TERMS, PHASE, [{ 1: 2, b: 1 }])).toEqual([{ 1: 2, b: 1 }])
+    expect(await missed.quarantine(TERMS, PHASE, [{ 1: 2, b: 1 }])).toEqual([{ 1: 2, b: 1 }])
     expect(await collection.countDocuments({ lockedAt: PARKED_AT })).toBe(1)
   })
 
@@ -108,7 +108,7 @@ describe('an _id whose fields JavaScript reorders', () => {
       { a: 1, b: 2 },
       { 1: 2, b: 1 },
     ])
-      for (let times = 0; times < 6; times += 1) expect(await missed.putAside(TERMS, PHASE, [id])).toEqual([])
+      for (let times = 0; times < 6; times += 1) expect(await missed.quarantine(TERMS, PHASE, [id])).toEqual([])
     expect(await collection.countDocuments({ lockedAt: PARKED_AT })).toBe(0)
   })
 })

@@ -99,7 +99,7 @@ async function commandsOf(terms: Terms): Promise<[string, Write][]> {
       ['error', failed, { pauseMs: 1_000, wakeBy: null }],
       ['released', released, {}],
       ['deadline', { kind: 'sleepUntilDeadline', step: null }, { wakeBy: before(-60_000) }],
-      ['put aside', { kind: 'putAside', step: null, reason: 'large' }, {}],
+      ['put aside', { kind: 'quarantine', step: null, reason: 'large' }, {}],
       ['compensated', { ...moveTo('Created'), setState: { ifState: null, state: 'Stopped' }, forMs: 9 }, {}],
     ] as const
   ).map(([name, kind, more]) => [

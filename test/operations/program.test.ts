@@ -272,9 +272,13 @@ describe('operations that a program begins', () => {
         undefined,
         'operations.abort: id: expected a string, got undefined',
       ],
-      [(asker) => operations.abort('wake-1', asker), undefined, 'operations.abort: expected an object, got undefined'],
       [
-        (asker) => operations.undo('wake-1', asker),
+        (requester) => operations.abort('wake-1', requester),
+        undefined,
+        'operations.abort: expected an object, got undefined',
+      ],
+      [
+        (requester) => operations.undo('wake-1', requester),
         { why: 'x' },
         'operations.undo: by: expected a string, got undefined; expected reason, got why: it is called reason now',
       ],

@@ -5,7 +5,7 @@ import {
   checkDatabase,
   countPhases,
   listDocuments,
-  listUntold,
+  listUndelivered,
   operationLifecycle,
   operationNamed,
   registeredLifecycles,
@@ -66,7 +66,9 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
     )
     expect((await countPhases(system())).at(-1)).toMatchObject({ phase: '(removed)', kind: 'removed', documents: 1 })
     expect((await listDocuments(system())).documents).toMatchObject([{ condition: { kind: 'removed' } }])
-    expect((await listUntold(system())).untold).toMatchObject([{ callback: 'onRemoved', from: 'First', dueAt: null }])
+    expect((await listUndelivered(system())).undelivered).toMatchObject([
+      { callback: 'onRemoved', from: 'First', dueAt: null },
+    ])
     const phases = (await checkDatabase(system())).find(({ check }) => check === 'phases')
     expect(phases!.findings).toEqual([])
     for (const act of [
@@ -177,10 +179,9 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
     const both = { ...system(), models: [removedJob.model, errand.model] }
     await removeDocument(both, { id: 'e', lifecycle: 'errand' })
     await removeDocument(both, { id: 'j', lifecycle: 'job' })
-    expect((await listUntold(both)).untold.map(({ lifecycle, _id }) => `${lifecycle} ${_id}`).sort()).toEqual([
-      'errand e',
-      'job j',
-    ])
+    expect((await listUndelivered(both)).undelivered.map(({ lifecycle, _id }) => `${lifecycle} ${_id}`).sort()).toEqual(
+      ['errand e', 'job j'],
+    )
     await replica.runOnce()
     expect([heard, said(told).at(-1)]).toEqual([['e Back'], '3 onRemoved Done>Done'])
     expect(await jobs().countDocuments()).toBe(0)

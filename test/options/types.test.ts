@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import { numbered, readOptions, shown, t } from '../../src/options/index.js'
 
 const types = t.object({
-  name: t.aName,
+  name: t.name,
   wait: t.withDefault(t.duration('1s', '1h'), '30s'),
   size: t.optional(t.object({ wide: t.whole(1, 9), high: t.whole(1, 9) })),
   marks: t.withDefault(t.list(t.text, t.expecting('a list of marks')), []),

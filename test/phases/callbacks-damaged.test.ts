@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { listUntold, retryCallbacks, showDocument } from '../../src/operations/index.js'
+import { listUndelivered, retryCallbacks, showDocument } from '../../src/operations/index.js'
 import { recordingLogger } from '../support/thing.js'
 import { jobsWith, removedJob, said, useJobs } from './callbacks-fixture.js'
 
@@ -45,8 +45,8 @@ describe('an outbox that a person has damaged', () => {
       const skipped = retryCallbacks(system(), { id }, { skip: true })
       await expect(skipped).rejects.toThrow(`job ${id}: what its callbacks are to be told is damaged; mend`)
     }
-    const { untold } = await listUntold(system())
-    const listed = untold.map(({ _id, callback, dueAt }) => `${String(_id)} ${callback} ${String(dueAt)}`)
+    const { undelivered } = await listUndelivered(system())
+    const listed = undelivered.map(({ _id, callback, dueAt }) => `${String(_id)} ${callback} ${String(dueAt)}`)
     expect(listed.toSorted()).toEqual(['bad damaged null', 'badder damaged null'])
   })
 

@@ -1,5 +1,5 @@
 /*
- * Which due documents a claim takes, as the pages on priorities, limits and pauses and the comment of Company say it: what may be held together,
+ * Which due documents a claim takes, as the pages on priorities, limits and pauses and the comment of CrashIsolation say it: what may be held together,
  * who comes before whom, and how many that are lower in rank may come before others all the same. Nothing here knows how the product does it.
  */
 

@@ -10,8 +10,8 @@ import {
   extentFor,
   type SelectionPolicy,
 } from '../../src/lock/select/selection.js'
-import { Company } from '../../src/phases/engine/claim/company.js'
-import { KeyLimits } from '../../src/phases/engine/limits/key-limits.js'
+import { CrashIsolation } from '../../src/phases/engine/claim/crash-isolation.js'
+import { PartitionLimits } from '../../src/phases/engine/limits/partition-limits.js'
 import { ManualClock, PHASE } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { type Due, KINDS, mayHold, RANKS, violations, type World } from './claim-order-model.js'
@@ -73,26 +73,26 @@ function worldOf(features: readonly Feature[], random: () => number) {
     byTurns: 0,
   }
 
-  const company = new Company(clock)
+  const isolation = new CrashIsolation(clock)
   const holding = held.map((claims) => ({
     document: { progress: { claims } },
     claimedAtMs: clock.monotonicMs() - 10_000,
   }))
-  company.join({ all: () => holding } as never, settings as never)
+  isolation.join({ all: () => holding } as never, settings as never)
   const slots = {
     takeOf: async ({ limit }: { limit: string }, most: number) => {
       const count = Math.min(most, free.get(limit.split('=')[1]!)!)
       return { count, isAllHere: true }
     },
     againInMs: () => 1_000,
-    giveUnused: () => undefined,
+    releaseUnused: () => undefined,
   }
   const model = { name: 'thing', settings: { ...settings, each: has('keys') ? each : { rate: {} } } }
-  const keys = keyed ? new KeyLimits(model as never, slots as never, clock) : undefined
+  const keys = keyed ? new PartitionLimits(model as never, slots as never, clock) : undefined
   return {
     world,
     keys,
-    company,
+    isolation,
     free,
     policies: [refusing, has('work split') ? split : []].flat() as SelectionPolicy[],
   }
@@ -130,16 +130,16 @@ function found(
 }
 
 /** One claim: which documents it tries for, of those that have got a place. */
-async function claim({ keys, company, policies }: ReturnType<typeof worldOf>, world: World, random: () => number) {
+async function claim({ keys, isolation, policies }: ReturnType<typeof worldOf>, world: World, random: () => number) {
   const byId = new Map(world.due.map((one) => [one._id, one]))
-  const admission = company.admission(settings as never, 0)
+  const isolated = isolation.forClaim(settings as never, 0)
   const keyed = keys?.forClaim()
-  const all = [...policies, ...(keyed ? [keyed] : []), admission]
+  const all = [...policies, ...(keyed ? [keyed] : []), isolated]
   const extent = extentFor(all, PHASE, world.places)
   const lists = found(world, extent)
   const { documents } = choose(all, PHASE, lists, extent, random)
   const admitted = keyed ? await keyed.admit(documents) : documents
-  company.over(admission)
+  isolation.over(isolated)
   const dues = (some: readonly Document[]) => some.map(({ _id }) => byId.get(_id as string)!)
   const seen = new Set(lists.flatMap((list) => list.documents.map(({ _id }) => byId.get(_id as string)!)))
   const placed = dues(documents)
@@ -192,15 +192,15 @@ describe('the parts of the ranks', () => {
     )
     const rounds = 1_000
     for (let i = 0; i < rounds; i += 1) {
-      const its = { company: new Company(clock), policies: [], keys: undefined } as never
+      const its = { isolation: new CrashIsolation(clock), policies: [], keys: undefined } as never
       const world = { ...ALONE, due, places, hasRanks: true }
       for (const { rank } of (await claim(its, world, random)).placed) counts[rank] += 1
-      const keys = new KeyLimits(
+      const keys = new PartitionLimits(
         { name: 'thing', settings: { ...settings, each: 1 } } as never,
         ONE_SLOT as never,
         clock,
       )
-      const keyed = { company: new Company(clock), policies: [], keys } as never
+      const keyed = { isolation: new CrashIsolation(clock), policies: [], keys } as never
       for (const { rank } of (await claim(keyed, { ...world, hasTurns: true }, random)).placed) ofKey[rank] += 1
     }
     const parts = { odd: 1 / 16, low: 1 / 16, normal: 1 / 8, high: 1 / 4, urgent: 1 / 2 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { Company } from '../../src/phases/engine/claim/company.js'
+import { CrashIsolation } from '../../src/phases/engine/claim/crash-isolation.js'
 import { ManualClock } from '../support/manual-clock.js'
 
 const settings = { progress: 'progress', concurrency: 16, maxClaims: 5 } as never
@@ -7,17 +7,17 @@ const settings = { progress: 'progress', concurrency: 16, maxClaims: 5 } as neve
 /** A replica that holds documents on these claims without a recorded outcome, each for `heldMs`. */
 function replicaWith(claims: readonly number[], heldMs = 10_000) {
   const clock = new ManualClock()
-  const company = new Company(clock)
+  const isolation = new CrashIsolation(clock)
   const holding = claims.map((count) => ({
     document: { progress: { claims: count } },
     claimedAtMs: clock.monotonicMs() - heldMs,
   }))
   let called = 0
-  company.join({ all: () => holding } as never, settings, () => {
+  isolation.join({ all: () => holding } as never, settings, () => {
     called += 1
   })
   const claim = () => {
-    const admission = company.admission(settings, 0)
+    const admission = isolation.forClaim(settings, 0)
     admission.choose('Creating', { lists: [], retries: [] } as never)
     return admission
   }
@@ -25,7 +25,7 @@ function replicaWith(claims: readonly number[], heldMs = 10_000) {
   const admits = (before: number) => {
     const admission = claim()
     const isAdmitted = admission.admits({ progress: { claims: before } })
-    company.over(admission)
+    isolation.over(admission)
     return isAdmitted
   }
   /** Claims it: it is held from then on. */
@@ -35,14 +35,14 @@ function replicaWith(claims: readonly number[], heldMs = 10_000) {
     if (!admission.admits(document)) return false
     admission.placed(document)
     holding.push({ document: { progress: { claims: before + 1 } }, claimedAtMs: clock.monotonicMs() })
-    company.over(admission)
+    isolation.over(admission)
     return true
   }
   const letGo = () => {
     holding.pop()
-    company.left()
+    isolation.released()
   }
-  return { clock, company, admits, take, letGo, calls: () => called }
+  return { clock, isolation, admits, take, letGo, calls: () => called }
 }
 
 /** By what is held: whether a document may be claimed for the 1st, 2nd, 3rd, 4th, 5th (its last) and 6th time (then it is parked without a call). */
@@ -71,14 +71,14 @@ describe('a document on its last claim', () => {
   })
 
   test('gets its turn after 5 s beside others: nothing more is claimed, and a second later it begins beside what still runs', () => {
-    const { clock, company, admits, take } = replicaWith([1, 1])
+    const { clock, isolation, admits, take } = replicaWith([1, 1])
     expect(take(4)).toBe(false)
     for (let waited = 0; waited < 5_000; waited += 1_000) {
       clock.pass(1_000)
       expect(take(4)).toBe(false)
     }
     clock.pass(100)
-    expect(company.closedMs).toBeGreaterThan(0)
+    expect(isolation.closedMs).toBeGreaterThan(0)
     expect(admits(0)).toBe(false)
     expect(take(4)).toBe(false)
     clock.pass(1_000)
@@ -86,49 +86,49 @@ describe('a document on its last claim', () => {
   })
 
   test('waits for another suspect for 2.5 s with the door shut; then the others go on', () => {
-    const { clock, company, admits, take } = replicaWith([2])
+    const { clock, isolation, admits, take } = replicaWith([2])
     take(4)
     for (let waited = 0; waited < 7_500; waited += 500) {
       clock.pass(500)
       expect(take(4)).toBe(false)
     }
-    expect(company.closedMs).toBe(0)
+    expect(isolation.closedMs).toBe(0)
     expect(admits(0)).toBe(true)
   })
 
   test('keeps the others out for no more than half of the time', () => {
-    const { clock, company, take, letGo } = replicaWith([])
+    const { clock, isolation, take, letGo } = replicaWith([])
     expect(take(4)).toBe(true)
     clock.pass(1_000)
     letGo()
-    expect(company.againInMs).toBe(1_000)
+    expect(isolation.againInMs).toBe(1_000)
     expect(take(4)).toBe(false)
     clock.pass(1_000)
     expect(take(4)).toBe(true)
   })
 
   test('that another replica has taken is no longer waited for', () => {
-    const { clock, company, take } = replicaWith([1])
+    const { clock, isolation, take } = replicaWith([1])
     take(4)
     clock.pass(6_000)
-    expect(company.closedMs).toBe(0)
+    expect(isolation.closedMs).toBe(0)
   })
 })
 
 test('what was left is called for once, when there may be room for it', () => {
-  const { company, letGo, calls } = replicaWith([4, 1])
+  const { isolation, letGo, calls } = replicaWith([4, 1])
   letGo()
   expect(calls()).toBe(0)
-  company.isWaitedFor = true
+  isolation.isWaitedFor = true
   letGo()
   expect(calls()).toBe(1)
-  company.left()
+  isolation.released()
   expect(calls()).toBe(1)
 })
 
 test('makes way once a second', () => {
-  const { clock, company } = replicaWith([])
-  expect([company.makesWay(), company.makesWay()]).toEqual([true, false])
+  const { clock, isolation } = replicaWith([])
+  expect([isolation.makesWay(), isolation.makesWay()]).toEqual([true, false])
   clock.pass(1_000)
-  expect(company.makesWay()).toBe(true)
+  expect(isolation.makesWay()).toBe(true)
 })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { SlotGrant } from '../../src/lock/index.js'
-import { askAgainMs, LeasedSlots } from '../../src/phases/engine/limits/leased-slots.js'
+import { askAgainMs, LimitLease } from '../../src/phases/engine/limits/limit-lease.js'
 import { ManualClock } from '../support/manual-clock.js'
 import { recordingLogger } from '../support/thing.js'
 
@@ -56,7 +56,7 @@ function slotsOf(slots: number | null = 5, others = 0, more: object = {}) {
     ...{ identity: 'self', clock, logger, leaseMs: () => LEASE_MS, db: undefined },
     serverClock: { hold: () => server.hold, now: () => undefined },
   }
-  const lease = new LeasedSlots(NEED, options as never, { ask } as never)
+  const lease = new LimitLease(NEED, options as never, { ask } as never)
   return { lease, server, clock, asked, logger }
 }
 

@@ -239,7 +239,7 @@ describe('a limit', () => {
     await replica.tick()
     await eventually(() => expect(seen.now).toBe(3))
     await setLimit(database.db, 'api', { slots: 1 })
-    clock.advance(50) // until then it makes do with what it has
+    clock.advance(50) // until then it reuses what it has
     await things(database.db).insertMany([3, 4].map((i) => ({ _id: `d${i}`, phase: 'Creating' })))
     const { replica: other } = await prepared(lifecycle)
     ends[0]!.open(undefined)

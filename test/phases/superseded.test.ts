@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import { Lease } from '../../src/lock/index.js'
+import type { StepKind } from '../../src/phases/engine/concurrency/step-semaphore.js'
 import type { Held } from '../../src/phases/engine/lease/held.js'
 import { HeldDocuments } from '../../src/phases/engine/lease/held-documents.js'
-import type { PlaceKind } from '../../src/phases/engine/places/places.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
@@ -44,7 +44,7 @@ describe('a document that a replica has lost and claims again', () => {
 
   test('takes one place, of the kind of the phase that it is in now', () => {
     const documents = new HeldDocuments()
-    const held = (kind: PlaceKind, run?: object) => {
+    const held = (kind: StepKind, run?: object) => {
       const lease = new Lease('a', {} as never, 'token', 1, 0, 30_000, systemClock)
       return { lease, kind, run } as unknown as Held
     }

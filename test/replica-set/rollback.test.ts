@@ -175,7 +175,7 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
 
       // What they write has been done before: the old primary acknowledges nothing any more.
       const written = { updateOne: async () => ({}), find: collection.find.bind(collection) }
-      const relatives = {
+      const related = {
         modelOf: async () => child.model,
         collectionOf: () => written,
         childrenOf: () => of,
@@ -183,7 +183,7 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
       }
       const holder = { aggregate: () => ({ toArray: async () => [] }) }
       const lease = { id: 'p', token: 'r~1#1.1', leftMs: () => 1_000 }
-      const env = { model: { name: 'parent', settings: child.model.settings }, collection: holder, relatives }
+      const env = { model: { name: 'parent', settings: child.model.settings }, collection: holder, related }
       const run = { env, held: { lease, phase: { name: 'Inserting' } }, progress: {}, awaits: undefined }
       expect(await waitFor(run as never, child.at('moves', 'Done'), {})).toMatchObject({ done: false, phase: PHASE })
       const stored: unknown[] = []

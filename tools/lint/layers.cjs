@@ -43,7 +43,7 @@ const ROOMS = {
     ['callbacks', 'claim', 'renew', 'record'],
     ['run', 'wake', 'start'],
     ['context', 'lease', 'options'],
-    ['limits', 'report', 'places', 'registry'],
+    ['limits', 'report', 'concurrency', 'registry'],
   ],
   'src/lock': [
     ['setup'],

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { idText, listUntold, nameOf, retryCallbacks } from '../../operations/index.js'
+import { idText, listUndelivered, nameOf, retryCallbacks } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
 import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
@@ -16,12 +16,12 @@ export function registerCallbacks(program: Command, context: CliContext): void {
     .action((lifecycle: string | undefined, options: Options) =>
       lookAtSystem(context, options, (system) =>
         watching(context, options, async (output) => {
-          const { untold, now } = await listUntold(system, lifecycle)
-          if (options.json) return output.json(untold)
-          if (untold.length === 0) return output.line('all callbacks have been told')
+          const { undelivered, now } = await listUndelivered(system, lifecycle)
+          if (options.json) return output.json(undelivered)
+          if (undelivered.length === 0) return output.line('all callbacks have been told')
           output.table(
             ['lifecycle', 'id', 'callback', 'from -> to', 'since', 'open', 'tries', 'next', 'error'],
-            untold.map((one) => [
+            undelivered.map((one) => [
               one.lifecycle,
               idText(one._id),
               one.callback,

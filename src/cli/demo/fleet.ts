@@ -53,7 +53,7 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
     super.kill()
   }
 
-  protected override heard(news: DemoNews): void {
+  protected override received(news: DemoNews): void {
     if (news.kind === 'log' && this.said.length < LINES) this.said.push(`${news.level}: ${news.message}`)
     if (news.kind === 'slowness') this.slowness = news.times
     if (news.kind === 'leaseLost') {

@@ -31,12 +31,12 @@ export class ReplicaLife<Config> {
    */
   constructor(
     run: (config: Config, life: ReplicaLife<Config>) => Promise<void>,
-    heard: (order: ToReplica<Config>) => void = () => undefined,
+    received: (order: ToReplica<Config>) => void = () => undefined,
   ) {
     process.on('message', (order: ToReplica<Config>) => {
       if (order.kind === 'siblings') this.siblings = order.pids
       else if (order.kind === 'configure') void run(order.config, this).catch(this.failed)
-      else heard(order)
+      else received(order)
     })
     process.on('disconnect', () => this.endWithTheDemo())
     // Ctrl-C reaches all processes of the terminal; the demo decides what happens to its replicas.

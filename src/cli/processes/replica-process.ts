@@ -69,7 +69,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
       if (known.kind === 'ready') this.identity = known.identity
       if (known.kind === 'failed') this.failed = known
       if (known.kind === 'ready' || known.kind === 'failed') said.resolve()
-      this.heard(message)
+      this.received(message)
     })
     this.ended = new Promise((done) => {
       const end = (code: number | null, signal: NodeJS.Signals | null) => {
@@ -127,7 +127,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   }
 
   /** Called with each of its messages. */
-  protected heard(_said: Said | More): void {}
+  protected received(_said: Said | More): void {}
 }
 
 /** The end of a process, for people. */

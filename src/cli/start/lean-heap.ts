@@ -5,7 +5,7 @@ import { sleep } from '../../time/index.js'
 /**
  * The flags that a replica's process is started with, so that its memory stays small. Besides a small heap it has one optimizing compiler
  * instead of two,
- * which stays out of memory until there is work for it (`optimiseWhenBusy`). Resident memory (2 cores, six steps a document): idle 86 MB,
+ * which stays out of memory until there is work for it (`optimizeWhenBusy`). Resident memory (2 cores, six steps a document): idle 86 MB,
  * 95
  * with the compiler, 120 with none of this; under load 125 instead of 240, for a fifth more CPU in the replica. Without this the published
  * memory figures (bench/README.md) would be missed.
@@ -25,7 +25,7 @@ export function beginLean(env: NodeJS.ProcessEnv): void {
 }
 
 /** Lets the compiler optimize from the first busy second on. Returns immediately, and doesn't keep the process alive. */
-export function optimiseWhenBusy(env: NodeJS.ProcessEnv): void {
+export function optimizeWhenBusy(env: NodeJS.ProcessEnv): void {
   const isLean = process.execArgv.includes('--no-opt') || leanFlags(env).length > 0
   if (isLean) void untilBusy().then(() => setFlagsFromString('--opt'))
 }

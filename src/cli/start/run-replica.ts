@@ -4,7 +4,7 @@ import { observeLocks } from '../../locks/index.js'
 import { numbered } from '../../options/index.js'
 import { type Logger, Replica, type ReplicaObserver } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
-import { optimiseWhenBusy } from './lean-heap.js'
+import { optimizeWhenBusy } from './lean-heap.js'
 import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
 
 /**
@@ -27,7 +27,7 @@ export async function runReplica(
         : // Nest is loaded for the web server only.
           await (await import('./app.js')).bootApp(workspace, settings, logger, observers)
     const { replica, metrics } = running
-    optimiseWhenBusy(process.env)
+    optimizeWhenBusy(process.env)
     // The lifecycles' module creates its own executors of named locks.
     const unobserved = metrics && observeLocks(metrics.locks)
     const stop = async () => {

@@ -8,18 +8,18 @@ const LINES_A_SECOND = 20
 export function logTransitions(logger: Logger, clock: Clock = systemClock): ReplicaObserver {
   let since = Number.NEGATIVE_INFINITY
   let lines = 0
-  let untold = 0
+  let suppressed = 0
   return {
     stepEnded({ lifecycle, id, phase, to, ms }) {
       if (to === phase) return
       if (clock.monotonicMs() - since >= 1_000) {
-        if (untold > 0) logger.info(`${untold} more documents moved; a second shows ${LINES_A_SECOND} of them`)
+        if (suppressed > 0) logger.info(`${suppressed} more documents moved; a second shows ${LINES_A_SECOND} of them`)
         since = clock.monotonicMs()
         lines = 0
-        untold = 0
+        suppressed = 0
       }
       lines += 1
-      if (lines > LINES_A_SECOND) untold += 1
+      if (lines > LINES_A_SECOND) suppressed += 1
       else logger.info(`${lifecycle} ${String(id)}: ${phase} -> ${to}`, { ms: Math.round(ms) })
     },
   }

@@ -43,7 +43,7 @@ const kubeconfig = t.where<KubeconfigSource>(
 )
 
 const clusterOptions = t.object({
-  name: t.aName,
+  name: t.name,
   kubeconfig,
   requestTimeout: t.withDefault(t.durationText('1ms', '1d'), REQUEST_TIMEOUT),
   circuit: t.anything<Circuit>(),

@@ -183,21 +183,21 @@ class Recoverer {
 /** Logs a lasting failure once: a refusal by the server immediately, an unreachable server the third time. */
 class OnceLog {
   private failures = 0
-  private isTold = false
+  private isReported = false
 
   constructor(private readonly logger: Logger) {}
 
   well(): void {
     this.failures = 0
-    if (this.isTold) this.logger.info('early recovery works again')
-    this.isTold = false
+    if (this.isReported) this.logger.info('early recovery works again')
+    this.isReported = false
   }
 
   failed(what: string, error: unknown): void {
     this.failures += 1
     const isRefused = error instanceof KubernetesError || error instanceof UnknownRun
-    if (this.isTold || (!isRefused && this.failures < 3)) return
-    this.isTold = true
+    if (this.isReported || (!isRefused && this.failures < 3)) return
+    this.isReported = true
     const message = error instanceof Error ? error.message : String(error)
     this.logger.warn(`early recovery: ${what}, so leases end after their lockTimeout: ${message}`)
   }

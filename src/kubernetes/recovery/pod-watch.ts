@@ -14,19 +14,19 @@ export async function watchPods(
   onEnd: (pod: PodRuns) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const told = new Map<string, string>()
+  const reported = new Map<string, string>()
   let listed = new Set<string>()
   const saw = (pod: KubernetesObject) => {
     const runs = runsOf(pod)
     listed.add(runs.uid)
     const now = JSON.stringify(runs)
     const isNews = runs.containers.some(({ restarts, ended }) => restarts > 0 || ended.length > 0)
-    if (isNews && told.get(runs.uid) !== now) onEnd(runs)
-    if (isNews) told.set(runs.uid, now)
+    if (isNews && reported.get(runs.uid) !== now) onEnd(runs)
+    if (isNews) reported.set(runs.uid, now)
     return undefined
   }
   const lost = (pod: KubernetesObject) => {
-    told.delete(pod.metadata.uid ?? '')
+    reported.delete(pod.metadata.uid ?? '')
     listed.delete(pod.metadata.uid ?? '')
     return undefined
   }
@@ -35,7 +35,7 @@ export async function watchPods(
   }
   // Forget pods that went while the watch was down.
   const endList = () => {
-    for (const uid of told.keys()) if (!listed.has(uid)) told.delete(uid)
+    for (const uid of reported.keys()) if (!listed.has(uid)) reported.delete(uid)
     return []
   }
   const watch = new KindWatch({

@@ -26,7 +26,7 @@ export interface RegionsOptions {
 
 const regionsOptions = t.object({
   db: t.aDatabase,
-  default: t.optional(t.aName),
+  default: t.optional(t.name),
   home: t.optional(t.having<Cluster>(['get', 'list'], 'a Cluster')),
   requestTimeout: t.withDefault(t.durationText('1ms', '1d'), '5s'),
   refresh: t.withDefault(t.durationText('1ms', '1d'), '2s'),

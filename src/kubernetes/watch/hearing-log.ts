@@ -12,7 +12,7 @@ export class HearingLog {
   /** Kinds, in words, that the server refuses. `failing`: kinds that fail, with the number of failures in a row. */
   private readonly refused = new Set<string>()
   private readonly failing = new Map<string, number>()
-  private isTold = false
+  private isReported = false
 
   constructor(
     private readonly lifecycle: string,
@@ -24,8 +24,8 @@ export class HearingLog {
     if (this.refused.delete(kind))
       this.logger.info(`${this.lifecycle}: ${kind} of cluster ${this.cluster} is watched now`)
     this.failing.delete(kind)
-    if (!this.isTold || this.failing.size > 0) return
-    this.isTold = false
+    if (!this.isReported || this.failing.size > 0) return
+    this.isReported = false
     this.logger.info(`${this.lifecycle}: cluster ${this.cluster} is watched again`)
   }
 
@@ -40,8 +40,8 @@ export class HearingLog {
     }
     const failures = (this.failing.get(kind) ?? 0) + 1
     this.failing.set(kind, failures)
-    if (this.isTold || failures < PATIENCE) return
-    this.isTold = true
+    if (this.isReported || failures < PATIENCE) return
+    this.isReported = true
     this.logger.warn(`${this.lifecycle}: cluster ${this.cluster} is not watched, ${then}: ${message}`)
   }
 }

@@ -48,7 +48,7 @@ export class InvalidWatchOptions extends Error {
 }
 
 const kinds = t.list(
-  t.object({ apiVersion: t.aName, kind: t.aName, verdict: t.optional(t.aFunction()) }),
+  t.object({ apiVersion: t.name, kind: t.name, verdict: t.optional(t.aFunction()) }),
   "expected a list such as [{ apiVersion: 'apps/v1', kind: 'Deployment' }]",
 )
 

@@ -10,7 +10,7 @@ import { Lease } from '../lease/lease.js'
 import { dueIn, isDue } from '../lease/lease-state.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
 import type { Claimant, ClaimTokens } from '../lease/token.js'
-import { putAsideAmong } from '../repair/put-aside.js'
+import { quarantineAmong } from '../repair/quarantine.js'
 import { ID_INDEX } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
@@ -246,7 +246,7 @@ export class ClaimWriter {
 
   private async takeBroken({ terms, ids, taken }: Sending): Promise<void> {
     const known = new Set(taken.broken.map(idKey))
-    const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
+    const aside = (await quarantineAmong(this.options.collection, terms, ids)).map(({ id }) => id)
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 

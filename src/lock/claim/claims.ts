@@ -174,7 +174,7 @@ export class Claims {
     for (const policy of policies) policy.learn?.(phase, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
     const { claimed, broken, refused } = taken
     // Those that no claim can name.
-    const unmatched = await this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
+    const unmatched = await this.missed.quarantine(terms, phase, missed).catch((error: unknown) => {
       if (claimed.length === 0) throw error
       return [] // the documents won are to be used
     })
@@ -245,7 +245,7 @@ export class Claims {
   }
 
   private async tryFor(terms: Terms, phase: string, candidates: readonly Document[], won: Won): Promise<Taken> {
-    const apart = this.refusing.hasMetIn(phase)
+    const apart = this.refusing.hasRefusingIn(phase)
     const commands = claimCommands(candidates, {
       isSuspect: (id) => apart || this.refusing.isSuspect(id),
       wasMissed: (id) => this.missed.has(id),
@@ -259,8 +259,8 @@ export class Claims {
   /** Candidates that this claim tried for but neither got nor quarantined. */
   private missedOf(ids: readonly unknown[], { claimed, broken, refused, untried }: Taken): unknown[] {
     if (claimed.length === ids.length) return []
-    const met = [...claimed.map(({ lease }) => lease.id), ...broken, ...untried, ...refused.map(({ id }) => id)]
-    const known = new Set(met.map(idKey))
+    const accounted = [...claimed.map(({ lease }) => lease.id), ...broken, ...untried, ...refused.map(({ id }) => id)]
+    const known = new Set(accounted.map(idKey))
     return ids.filter((id) => !known.has(idKey(id)) && !this.refusing.isSuspect(id))
   }
 

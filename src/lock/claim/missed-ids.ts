@@ -25,17 +25,17 @@ export class MissedIds {
   }
 
   /** Takes the candidates that a claim didn't get; returns those among them that were quarantined. */
-  async putAside(terms: Terms, phase: string, ids: readonly unknown[]): Promise<unknown[]> {
+  async quarantine(terms: Terms, phase: string, ids: readonly unknown[]): Promise<unknown[]> {
     if (this.missed.size > MOST) this.missed.clear()
     const aside: unknown[] = []
     for (const id of ids) {
       this.missed.add(idKey(id))
-      if (mayBeReordered(id) && (await this.putAsideReordered(terms, phase, id))) aside.push(id)
+      if (mayBeReordered(id) && (await this.quarantineReordered(terms, phase, id))) aside.push(id)
     }
     return aside
   }
 
-  private async putAsideReordered(terms: Terms, phase: string, id: unknown): Promise<boolean> {
+  private async quarantineReordered(terms: Terms, phase: string, id: unknown): Promise<boolean> {
     const filter: Filter<Document> = { phase, _id: { $type: 'object' }, $expr: { $and: [isDue(terms), isReadAs(id)] } }
     const { matchedCount } = await onClaimIndex(this.collection, (hint) =>
       this.collection.updateMany(filter, { $set: { lockedAt: PARKED_AT } }, { hint }),

@@ -3,8 +3,8 @@ import { type Clock, sleep } from '../../time/index.js'
 import type { Lease } from '../lease/lease.js'
 import type { StepEnd, Verdict } from '../record/step-end.js'
 import type { Terms } from '../terms/terms.js'
-import { type EndGroup, marked } from './end-update.js'
-import { isMarked, readBack, traceOf } from './read-back.js'
+import { applyingPendingInsert, type EndGroup } from './end-update.js'
+import { hadPendingInsert, readBack, traceOf } from './read-back.js'
 
 const FIRST_RETRY_MS = 50
 /** Work has to go on soon after a database has come back. */
@@ -18,9 +18,10 @@ const MOST_FAILING_MS = 10_000
 const MOST_ALONE = 20
 
 const RECORDED: Verdict = { kind: 'recorded' }
-const RECORDED_MARKED: Verdict = { kind: 'recorded', isMarked: true }
+const RECORDED_WITH_INSERT: Verdict = { kind: 'recorded', appliesPendingInsert: true }
 
-const recordedOf = ({ isMarked }: EndGroup): Verdict => (isMarked ? RECORDED_MARKED : RECORDED)
+const recordedOf = ({ appliesPendingInsert }: EndGroup): Verdict =>
+  appliesPendingInsert ? RECORDED_WITH_INSERT : RECORDED
 
 /** The result of a command. */
 export type Sent =
@@ -158,7 +159,11 @@ export class EndRetries {
     if (sizeOf(batch.groups) === 1) {
       if (sent.kind === 'refused') {
         if (batch.inDoubt) this.doubted.add(end.lease)
-        return verdicts.decide(group, end, { kind: 'rejected', error: sent.error, isMarked: group.isMarked })
+        return verdicts.decide(group, end, {
+          kind: 'rejected',
+          error: sent.error,
+          appliesPendingInsert: group.appliesPendingInsert,
+        })
       }
       if (sent.kind === 'unknown' && this.isHopeless(batch, end)) {
         return verdicts.decide(group, end, { kind: 'givenUp', error: sent.error })
@@ -181,17 +186,18 @@ export class EndRetries {
     let missed = 0
     for (const group of batch.groups) {
       const open: StepEnd[] = []
-      const withNext: StepEnd[] = []
+      const withPendingInsert: StepEnd[] = []
       for (const member of group.members) {
         const document = found.get(member.lease.key)
         const trace = traceOf(document, terms, group)
-        if (trace === 'notWritten') (isMarked(document) && !group.isMarked ? withNext : open).push(member)
+        if (trace === 'notWritten')
+          (hadPendingInsert(document) && !group.appliesPendingInsert ? withPendingInsert : open).push(member)
         else if (trace === 'movedOn' || this.doubted.has(member.lease)) movedOn.push([group, member])
         else verdicts.decide(group, member, recordedOf(group))
       }
       if (open.length > 0) notWritten.push({ ...group, members: open })
-      if (withNext.length > 0) notWritten.push(marked({ ...group, members: withNext }))
-      missed += withNext.length
+      if (withPendingInsert.length > 0) notWritten.push(applyingPendingInsert({ ...group, members: withPendingInsert }))
+      missed += withPendingInsert.length
     }
     // Every reply so far was definite, and the last one missed exactly the number of documents that have moved on (or have a
     // queued insert): those were lost, not recorded.

@@ -4,7 +4,7 @@ import { leaseUnmoved } from '../lease/legacy-writers.js'
 import { outboxAfter } from '../outbox/outbox.js'
 import { serverPauseMs } from '../record/back-off.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from '../record/history.js'
-import { applyNext, nothingNext } from '../record/next.js'
+import { applyPendingInsert, noPendingInsert } from '../record/pending-insert.js'
 import { ASKS_FOREVER, newQuestion } from '../record/question.js'
 import { type EndKind, removedFields, type StepEnd } from '../record/step-end.js'
 import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
@@ -26,29 +26,34 @@ export interface EndGroup {
   readonly members: readonly StepEnd[]
   /** The next `lockedBy` if the lease goes on (`again`, checkpoint). */
   readonly nextToken: string | null
-  /** The documents have a queued insert (next.ts), which this write applies. */
-  readonly isMarked?: true | undefined
+  /** The documents have a queued insert (pending-insert.ts), which this write applies. */
+  readonly appliesPendingInsert?: true | undefined
 }
 
 /** The same ends of documents with a queued insert: none keeps its lease. */
-export function marked(group: EndGroup): EndGroup {
+export function applyingPendingInsert(group: EndGroup): EndGroup {
   const { end } = group
-  if (!needsNothingNext(end)) return group
-  return { ...group, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, nextToken: null, isMarked: true }
+  if (!needsNoPendingInsert(end)) return group
+  return {
+    ...group,
+    end: end.kind === 'again' ? { ...end, keepsLease: false } : end,
+    nextToken: null,
+    appliesPendingInsert: true,
+  }
 }
 
 /** The conditions of a group's update on its documents: the lease, and no queued insert that the update doesn't apply. */
-export const endFilter = (terms: Terms, { token, end, isMarked }: EndGroup): Filter<Document> => ({
+export const endFilter = (terms: Terms, { token, end, appliesPendingInsert }: EndGroup): Filter<Document> => ({
   lockedBy: token,
   ...leaseUnmoved(terms),
-  ...(!isMarked && needsNothingNext(end) && nothingNext(terms)),
+  ...(!appliesPendingInsert && needsNoPendingInsert(end) && noPendingInsert(terms)),
 })
 
 /**
  * True if the end needs documents without a queued insert. A checkpoint keeps its document, and a quarantine must take no more of
  * it than it has: queued inserts stay.
  */
-const needsNothingNext = ({ kind }: EndKind): boolean => kind !== 'checkpoint' && kind !== 'putAside'
+const needsNoPendingInsert = ({ kind }: EndKind): boolean => kind !== 'checkpoint' && kind !== 'quarantine'
 
 /** The fields that an end writes, besides the owner's. */
 interface Change {
@@ -78,7 +83,7 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const { stale = [], set = {} } = group.members[0] ?? {}
   const gone = [...stale.map((field) => `${terms.progress}.${field}`), ...removedFields(set)]
   if (gone.length > 0) stages.push({ $unset: gone })
-  if (group.isMarked) stages.push(applyNext(terms))
+  if (group.appliesPendingInsert) stages.push(applyPendingInsert(terms))
   return stages
 }
 
@@ -179,7 +184,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
       const used = end.usesAttempt && { attempts: oneMoreAttempt(terms) }
       return letGo(PARKED_AT, { ...ended, ...used, error, history: history('park', { reason: end.reason }) })
     }
-    case 'putAside':
+    case 'quarantine':
       return letGo(PARKED_AT)
     case 'error': {
       const pause = each((member) => member.pauseMs ?? LEAST_PAUSE_MS)

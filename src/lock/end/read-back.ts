@@ -35,7 +35,7 @@ export function traceOf(
 }
 
 /** True if a document that was read back has a queued insert. */
-export const isMarked = (document: Document | undefined): boolean =>
+export const hadPendingInsert = (document: Document | undefined): boolean =>
   document !== undefined && document[NEXT] !== 'missing'
 const NEXT = 'typeOfNext'
 

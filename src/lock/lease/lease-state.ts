@@ -67,7 +67,7 @@ const saysThatItSleeps = (document: Document, { progress }: LeaseTerms, until: D
 
 /** The lease state as one expression, with the results of {@link isDue}, {@link hasToken} and the like: 'due', 'held', 'asleep' or 'parked'. */
 export function leaseStateExpression(terms: Terms): Document {
-  const isAsleep = terms.legacyWriters ? { $and: [isNobodys, sleepsFor(terms, terms.lockTimeoutMs)] } : isNobodys
+  const isAsleep = terms.legacyWriters ? { $and: [isUnleased, sleepsFor(terms, terms.lockTimeoutMs)] } : isUnleased
   const heldOrAsleep = { $cond: [isAsleep, 'asleep', 'held'] }
   return { $cond: [{ $eq: ['$lockedAt', PARKED_AT] }, 'parked', { $cond: [isDue(terms), 'due', heldOrAsleep] }] }
 }
@@ -103,12 +103,12 @@ function restsNotOn(hold: TermsHold, { lockTimeoutMs, legacyWriters }: Terms): D
   const wasDue = { $lt: ['$lockedAt', { $subtract: ['$$NOW', lockTimeoutMs + hold.ms] }] }
   const asleepSince = new Date(hold.since.getTime() - (legacyWriters ? 0 : lockTimeoutMs))
   const isPause = { $in: ['$phase', literal(hold.working)] }
-  const since = { $cond: [isNobodys, { $cond: [isPause, asleepSince, PARKED_AT] }, hold.since] }
+  const since = { $cond: [isUnleased, { $cond: [isPause, asleepSince, PARKED_AT] }, hold.since] }
   return { $or: [wasDue, { $gte: ['$lockedAt', since] }] }
 }
 
 /** No `lockedBy`, as an expression. */
-export const isNobodys: Document = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
+export const isUnleased: Document = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
 
 /** The conditions of a claim on a document in a phase, judged by the server when the command starts. */
 export const dueIn = (terms: Terms, phase: string): Document => ({
@@ -137,7 +137,7 @@ export const notAfter = (bound: Date | undefined): Filter<Document> =>
 export function isNotHeld(terms: Terms): Filter<Document> {
   if (!terms.legacyWriters) return { $or: [WITHOUT_TOKEN, { $expr: isDue(terms) }] }
   const sleeps = { $or: [{ $eq: ['$lockedAt', PARKED_AT] }, sleepsFor(terms, terms.lockTimeoutMs)] }
-  return { $expr: { $or: [isDue(terms), { $and: [isNobodys, sleeps] }] } }
+  return { $expr: { $or: [isDue(terms), { $and: [isUnleased, sleeps] }] } }
 }
 
 /** True if `lockedAt` is the encoding of a sleep until `progress.resumeAt`. */

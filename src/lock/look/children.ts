@@ -5,11 +5,11 @@ import { readOwnFields } from '../documents/read-each.js'
 import { deleteMatching, updateMatching } from '../documents/update-named.js'
 import { MissingIndex, onIndex } from '../indexes/on-index.js'
 import { LEASE_FIELDS, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { hasToNotify, type NotifyingLifecycle, type RemovedBy, removalUpdate } from '../move/notified-removal.js'
 import { idleParking, type StoppedBy } from '../move/owner-writes.js'
-import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from '../move/told-removal.js'
 import { removedPhase } from '../outbox/outbox.js'
 import type { DocumentName } from '../record/children.js'
-import { stateInNext } from '../record/next.js'
+import { pendingState } from '../record/pending-insert.js'
 import { COMMITTED } from '../registry/lock-timeout.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { literal, type Terms, termsOf } from '../terms/terms.js'
@@ -41,7 +41,7 @@ export interface ChildrenOf {
    * The lifecycle if its removals are delivered to callbacks: children that are only there for that are left out; undefined: it has no such
    * children.
    */
-  readonly telling?: TellingLifecycle | undefined
+  readonly notifying?: NotifyingLifecycle | undefined
 }
 
 /** The number of children in a phase. */
@@ -53,8 +53,8 @@ export interface ChildrenInPhase {
 }
 
 /** Matches children in none of these phases that aren't removed. */
-const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
-  phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
+const isIn = ({ notifying }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
+  phase: { $nin: [...butIn, ...(notifying ? [removedPhase(notifying.lifecycle)] : [])] },
 })
 
 /** Matches the children of a parent. One without a fence belongs to any holder. */
@@ -128,7 +128,7 @@ export async function hasOpenChild(
 }
 
 /** True if there is a child, even one that is only there until its removal is delivered. No index: no replica has ever run their lifecycle. */
-export async function hasChild({ telling: _, ...of }: ChildrenOf): Promise<boolean> {
+export async function hasChild({ notifying: _, ...of }: ChildrenOf): Promise<boolean> {
   try {
     return await onIndex(of.collection, childIndex(of.progress), () => hasOpenChild(of, []))
   } catch (error) {
@@ -159,7 +159,7 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
  */
 export async function childDocuments(of: ChildrenOf, limit: number, total = 0): Promise<Document[]> {
   const found = new Map<string, Document>()
-  const theirs = { ...ofParent(of), ...(of.telling && isIn(of, [])) }
+  const theirs = { ...ofParent(of), ...(of.notifying && isIn(of, [])) }
   const read = async () => {
     const reading = { hint: childIndex(of.progress), limit, ...COMMITTED, ...ownersReading(of.collection) }
     const some = await of.collection.find(theirs, reading).toArray()
@@ -174,7 +174,7 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
   // The state of an insert that is queued for a child is older.
-  const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(of) }]
+  const update = [{ $set: { state: literal(state) } }, { $unset: pendingState(of) }]
   await updateMatching(of.collection, filter, update, { hint: childIndex(of.progress) })
 }
 
@@ -183,16 +183,16 @@ export async function setChildrenState(of: ChildrenOf, state: string, but: reado
  * @param phases only those that are in one of them
  */
 export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: readonly string[]): Promise<void> {
-  const { collection, progress, telling } = of
+  const { collection, progress, notifying } = of
   const free = { $and: [ofParent(of), WITHOUT_TOKEN, ...(phases ? [{ phase: { $in: [...phases] } }] : [])] }
   const hint = { hint: childIndex(progress) }
-  if (!telling) {
+  if (!notifying) {
     await deleteMatching(collection, free, hint)
     return
   }
   const terms = termsOf(0, { progress })
-  const tells = hasToTell(terms, telling)
-  await updateMatching(collection, { ...free, ...tells }, removalUpdate(terms, telling, by), hint)
+  const tells = hasToNotify(terms, notifying)
+  await updateMatching(collection, { ...free, ...tells }, removalUpdate(terms, notifying, by), hint)
   await deleteMatching(collection, { ...free, ...isIn(of, []), $nor: [tells] }, hint)
 }
 

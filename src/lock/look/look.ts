@@ -23,7 +23,7 @@ export interface LookRequest {
   /** Phases of an older version. Default: none. */
   readonly renames?: readonly Rename[] | undefined
   /** Queries that are run now and then, in the same command. Default: none. */
-  readonly chores?: readonly Chore[] | undefined
+  readonly dutyQueries?: readonly DutyQuery[] | undefined
   /** The order of its claims; a look needs it only to check the indexes. */
   readonly order?: ClaimOrder | undefined
   /** The query for documents with callbacks to deliver. Default: nothing is asked. */
@@ -33,17 +33,17 @@ export interface LookRequest {
 }
 
 /** A query, by an index, for the existence of any matching document. */
-export interface Chore {
+export interface DutyQuery {
   readonly name: string
   readonly match: Document
 }
 
 export interface LookResult {
-  /** By lifecycle: phases with something due; rules, renames and names of chores with a match. */
+  /** By lifecycle: phases with something due; rules, renames and names of duties with a match. */
   readonly due: ReadonlyMap<string, readonly string[]>
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
   readonly renames: ReadonlyMap<string, readonly Rename[]>
-  readonly chores: ReadonlyMap<string, readonly string[]>
+  readonly duties: ReadonlyMap<string, readonly string[]>
   /** Lifecycles with callbacks to deliver. */
   readonly outboxes: ReadonlySet<string>
   /** The lockTimeout and the pauses in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
@@ -67,8 +67,8 @@ export const HANDLED_EVERY_MS = 60_000
 
 /** One query of a look. */
 export interface LookQuery {
-  readonly kind: 'due' | 'rule' | 'rename' | 'chore' | 'outbox'
-  /** The index of the request's phase, rule, rename or chore that it asks about. */
+  readonly kind: 'due' | 'rule' | 'rename' | 'duty' | 'outbox'
+  /** The index of the request's phase, rule, rename or duty that it asks about. */
   readonly index: number
   readonly match: Document
 }
@@ -105,7 +105,7 @@ export class Looks {
       due: found('due', ({ phases }) => phases),
       rules: found('rule', ({ rules }) => rules),
       renames: found('rename', ({ renames }) => renames),
-      chores: found('chore', ({ chores }) => chores?.map(({ name }) => name)),
+      duties: found('duty', ({ dutyQueries }) => dutyQueries?.map(({ name }) => name)),
       outboxes: new Set(found('outbox', ({ outbox }) => outbox && [outbox]).keys()),
       lockTimeouts: new Map(inForce.flatMap(([id, known]) => (known ? [[id, known]] : []))),
       replicas: new Map(lifecycles.map(({ _id, replicas }) => [String(_id), replicas])),
@@ -145,7 +145,7 @@ export class Looks {
 
   /** The queries of a look about one lifecycle, one for each phase and each rule. */
   queries(request: LookRequest): LookQuery[] {
-    const { terms, phases, rules, renames = [], chores = [], outbox, skipped = [] } = request
+    const { terms, phases, rules, renames = [], dutyQueries = [], outbox, skipped = [] } = request
     const bound = this.serverClock.dueBound(terms.lockTimeoutMs)
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
     const due = { ...notAfter(bound), $expr: isDue(terms) }
@@ -158,7 +158,7 @@ export class Looks {
       ...phases.map((phase) => ({ phase, ...due, ...onlyIn(terms, phase) })).map(query('due')),
       ...rules.map((rule) => ruleLook(terms, rule)).map(query('rule')),
       ...renames.map((rename) => renameLook(terms, rename)).map(query('rename')),
-      ...chores.map(({ match }) => match).map(query('chore')),
+      ...dutyQueries.map(({ match }) => match).map(query('duty')),
       ...(outbox ? [{ kind: 'outbox' as const, index: 0, match: outbox }] : []),
     ]
   }

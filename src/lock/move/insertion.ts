@@ -1,7 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
 import { asleepUntil } from '../end/end-update.js'
-import { begunIn, leftFor, nextFields, withoutNext } from '../record/next.js'
+import { addPendingInsert, begunIn, pendingFields, withoutPendingInsert } from '../record/pending-insert.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
@@ -50,7 +50,7 @@ const MOST_TRIES = 5
  * A document counts as asleep if it was put to sleep and no one has woken or claimed it since, even if it has just come due.
  * @throws the server's duplicate key error, if a unique index of the owner's refuses the document
  */
-export async function insertOnce(
+export async function upsertDocument(
   documents: Collection,
   terms: Terms,
   request: InsertRequest,
@@ -58,7 +58,7 @@ export async function insertOnce(
 ): Promise<Insertion> {
   const { document, onDuplicate } = request
   const found = foundAs(terms, request)
-  const update = [{ $replaceWith: met(terms, request, found) }]
+  const update = [{ $replaceWith: upserted(terms, request, found) }]
   for (let tries = 1; ; tries += 1) {
     try {
       const before = await documents.findOneAndUpdate({ _id: { $eq: document['_id'] } }, update, {
@@ -116,20 +116,20 @@ function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Do
 }
 
 /** The document after the insert, whatever was there. */
-function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest, found: Document): Document {
+function upserted(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest, found: Document): Document {
   const later = dueInMs && asleepUntil(terms, { $add: ['$$NOW', dueInMs] })
   const given: unknown = document['lockedAt'] ?? undefined
   const dueAt = later ?? given ?? TASK_LOCK_INIT_TIME
   const awoken = { lockedAt: later ? { $min: ['$lockedAt', later] } : TASK_LOCK_INIT_TIME }
   const own = literal(ownFields(document, terms))
   // An owner may have freed it while an insert was queued for it.
-  const fields = ['$$ROOT', nextFields(terms), own]
-  const awake = progressIfThere(terms, withoutNext(`$${terms.progress}`))
-  const wake = { $mergeObjects: ['$$ROOT', nextFields(terms), awoken, awake] }
+  const fields = ['$$ROOT', pendingFields(terms), own]
+  const awake = progressIfThere(terms, withoutPendingInsert(`$${terms.progress}`))
+  const wake = { $mergeObjects: ['$$ROOT', pendingFields(terms), awoken, awake] }
   const phase = literal(document['phase'])
   const restarted = { $mergeObjects: [...fields, begunIn(terms, { phase, lockedAt: dueAt, by })] }
-  const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
-    $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, later, by }) }],
+  const queued = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
+    $mergeObjects: ['$$ROOT', { [terms.progress]: addPendingInsert(terms, { ...insert, later, by }) }],
   })
   const createdAt = '$$NOW'
   const inserted = {
@@ -138,12 +138,12 @@ function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest
   const cases: Partial<Record<Found, Document>> = { none: inserted }
   if (onDuplicate === 'wake') {
     cases.asleep = wake
-    cases.held = left({ set: {} })
+    cases.held = queued({ set: {} })
   } else if (onDuplicate !== 'ignore') {
     const runsAgain = onDuplicate === 'runAgain'
     cases.due = { $mergeObjects: [...fields, ...(given ? [{ lockedAt: given }] : []), awake] }
     cases.asleep = { $mergeObjects: [...fields, given ? { lockedAt: given } : awoken, awake] }
-    cases.held = left({ set: own, lockedAt: given, ...(runsAgain && { begin: document['phase'] }) })
+    cases.held = queued({ set: own, lockedAt: given, ...(runsAgain && { begin: document['phase'] }) })
     if (runsAgain) cases.parked = cases.resting = restarted
   }
   const branches = Object.entries(cases).map(([one, then]) => ({ case: { $eq: ['$$found', one] }, then }))

@@ -1,9 +1,15 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { isNotHeld, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { historyWith } from '../record/history.js'
-import { applyNextOfHolder, nextFields, stateInNext, withoutNext } from '../record/next.js'
+import {
+  applyPendingInsertOfHolder,
+  pendingFields,
+  pendingState,
+  withoutPendingInsert,
+} from '../record/pending-insert.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
+import { type NotifyingLifecycle, removeOne } from './notified-removal.js'
 import {
   anotherGo,
   DUE_AND_NOBODYS,
@@ -15,7 +21,6 @@ import {
   type Write,
   woken,
 } from './owner-writes.js'
-import { removeOne, type TellingLifecycle } from './told-removal.js'
 
 /*
  * Writes of an operation on many documents (docs/bulk-operations.md), each to one document. A write leaves the operation's mark in the
@@ -109,10 +114,10 @@ export const operationWrites = {
     const fields = Object.fromEntries(Object.entries(set).map(([field, value]) => [field, literal(value)]))
     const moved = {
       ...{ ...fields, ...DUE_AND_NOBODYS, updatedAt: now, ...(phase && { phase: literal(phase) }) },
-      [terms.progress]: withoutNext({ $mergeObjects: [progressAcrossPhases(terms), begunAnew] }),
+      [terms.progress]: withoutPendingInsert({ $mergeObjects: [progressAcrossPhases(terms), begunAnew] }),
     }
     // The queued inserts were there before: they lie under the values that this sets.
-    const left = { $replaceWith: { $mergeObjects: ['$$ROOT', nextFields(terms)] } }
+    const left = { $replaceWith: { $mergeObjects: ['$$ROOT', pendingFields(terms)] } }
     return [unmarked(terms, id, operating, { $expr: hasOurShape(terms) }, isNotHeld(terms)), [left, { $set: moved }]]
   },
 
@@ -123,7 +128,7 @@ export const operationWrites = {
     const elsewhere = { phase: { $ne: phase } }
     return [
       unmarked(terms, id, operating, elsewhere, { $expr: hasOurShape(terms) }, isNotHeld(terms)),
-      [{ $set: moved }, applyNextOfHolder(terms), { $unset: 'lockedBy' }],
+      [{ $set: moved }, applyPendingInsertOfHolder(terms), { $unset: 'lockedBy' }],
     ]
   },
 
@@ -238,12 +243,12 @@ const valueAt = (document: Document, path: string): unknown =>
 
 /** The state that its owner wants of a document that was read: that of a queued insert is newer. */
 export const stateWanted = (document: Document, terms: Pick<Terms, 'progress'>): unknown =>
-  valueAt(document, stateInNext(terms)) ?? document['state']
+  valueAt(document, pendingState(terms)) ?? document['state']
 
 /** Matches a document that hasn't changed since it was read, in the fields that an operation may have to put back. */
 export function isAsRead(document: Document, terms: Terms, what: 'state' | readonly string[]): Filter<Document> {
   const isOurs = document[terms.progress]?.constructor === Object
-  const ofState = ['state', ...(isOurs ? [stateInNext(terms), stateByIn(terms), marksIn(terms)] : [])]
+  const ofState = ['state', ...(isOurs ? [pendingState(terms), stateByIn(terms), marksIn(terms)] : [])]
   const paths = what === 'state' ? ofState : keptFields(terms, what)
   const same = paths.map((path) => {
     const value = valueAt(document, path)
@@ -276,14 +281,14 @@ export const wasActedOn = (document: Document, terms: Pick<Terms, 'progress'>, o
 export async function removeByOperation(
   documents: Collection,
   terms: Terms,
-  telling: TellingLifecycle | undefined,
+  notifying: NotifyingLifecycle | undefined,
   id: unknown,
   operating: Operating,
 ): Promise<boolean> {
   const { operation, by } = operating
   const { $and } = unmarked(terms, id, operating)
   const which = { _id: id, unlessHeld: true, where: { $and } }
-  return (await removeOne(documents, terms, telling, which, { by, reason: `removed (${operation})` })) !== undefined
+  return (await removeOne(documents, terms, notifying, which, { by, reason: `removed (${operation})` })) !== undefined
 }
 
 /** Finds out why an operation's write didn't match a document; `done`: because it had been done before. */

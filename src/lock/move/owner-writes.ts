@@ -6,7 +6,7 @@ import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
-import { stateInNext } from '../record/next.js'
+import { pendingState } from '../record/pending-insert.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, literal, perDocument, type Terms } from '../terms/terms.js'
 
@@ -69,7 +69,7 @@ interface Sleeper {
 
 /**
  * Ends the sleeps of documents in these phases. One that was claimed or woken since it was seen no longer matches.
- * @param heard the news that wakes them, stored with them
+ * @param reason the news that wakes them, stored with them
  * @returns the number of documents woken
  */
 export async function wakeSleepers(
@@ -77,9 +77,9 @@ export async function wakeSleepers(
   terms: Terms,
   phases: readonly string[],
   sleepers: readonly Sleeper[],
-  heard?: { readonly source: string; readonly version: number },
+  reason?: { readonly source: string; readonly version: number },
 ): Promise<number> {
-  const told = heard && { [`${terms.progress}.heard`]: { ...heard, source: literal(heard.source), at: '$$NOW' } }
+  const noted = reason && { [`${terms.progress}.heard`]: { ...reason, source: literal(reason.source), at: '$$NOW' } }
   const updates = perUpdate(documents, sleepers).map((some) => {
     const ids = some.map(({ id }) => id)
     const fences = some.map(({ fence }) => fence ?? null)
@@ -88,9 +88,9 @@ export async function wakeSleepers(
       ...{ _id: { $in: ids as never[] }, phase: { $in: [...phases] }, ...PUT_TO_SLEEP },
       $and: [{ $expr: noStepSince }, notLegacyLease(terms)],
       // A dotted $set would destroy an owner's own field of this name.
-      ...(heard && { [terms.progress]: { $type: 'object' } }),
+      ...(reason && { [terms.progress]: { $type: 'object' } }),
     }
-    return { ids, filter, update: woken(terms, told) }
+    return { ids, filter, update: woken(terms, noted) }
   })
   return (await updateNamed(documents, updates)).modifiedCount
 }
@@ -125,7 +125,7 @@ export async function unparkBugs(
 }
 
 /** The same for a document under a lease that began in the future, when a person vouches that its holder is gone. */
-export async function freeFromTheFuture(
+export async function releaseFutureLease(
   documents: Collection,
   terms: Terms,
   id: unknown,
@@ -244,7 +244,7 @@ export async function leaseFieldsOf(documents: Collection, id: unknown, options:
 /** An owner's state. @param fields others that it sets besides */
 export const stateSet = (terms: Pick<Terms, 'progress'>, state: unknown, fields?: Document): Document[] => [
   { $set: { state: state === undefined ? '$$REMOVE' : literal(state), ...fields } },
-  { $unset: stateInNext(terms) },
+  { $unset: pendingState(terms) },
 ]
 
 /** The end of a sleep. @param fields others that it sets besides */

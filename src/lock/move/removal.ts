@@ -6,12 +6,12 @@ import { withIds } from '../documents/reordered-ids.js'
 import { deleteNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { isDue } from '../lease/lease-state.js'
-import { type PutAside, putAsideAmong } from '../repair/put-aside.js'
+import { type Quarantined, quarantineAmong } from '../repair/quarantine.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { choose, extentFor } from '../select/selection.js'
 import { PARKED_AT } from '../terms/constants.js'
 import { enteredAt, hasOurShape, inProgress, isPastDate, progressIfOurs, type Terms } from '../terms/terms.js'
-import { removalUpdate, type TellingLifecycle } from './told-removal.js'
+import { type NotifyingLifecycle, removalUpdate } from './notified-removal.js'
 
 export interface RemovalRequest {
   readonly phase: string
@@ -21,7 +21,7 @@ export interface RemovalRequest {
   readonly dueBound: Date
   readonly random: () => number
   /** Set if removals are delivered to callbacks: the documents are then not deleted, but marked as removed. */
-  readonly telling?: TellingLifecycle | undefined
+  readonly notifying?: NotifyingLifecycle | undefined
   /** Documents that refuse writes, which are left out; those that refuse the write that arms or marks them are added. */
   readonly refusing?: RefusingDocuments | undefined
 }
@@ -34,7 +34,7 @@ export interface RemovalResult {
    */
   readonly armed: number
   /** Those of them that were quarantined. */
-  readonly putAside: readonly PutAside[]
+  readonly quarantined: readonly Quarantined[]
   readonly refused: readonly Refused[]
 }
 
@@ -47,26 +47,26 @@ export interface RemovalResult {
 export async function removeFinal(
   collection: Collection,
   terms: Terms,
-  { phase, keepForMs, limit, dueBound, random, refusing, telling }: RemovalRequest,
+  { phase, keepForMs, limit, dueBound, random, refusing, notifying }: RemovalRequest,
 ): Promise<RemovalResult> {
   const policies = refusing ? [refusing] : []
   const extent = extentFor(policies, phase, limit)
   const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
-  if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
+  if (ids.length === 0) return { removed: 0, armed: 0, quarantined: [], refused: [] }
   const due = (some: readonly unknown[]) => ({ ...withIds(some), $and: [{ phase, $expr: isDue(terms) }] })
   const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
-  const over = (some: readonly unknown[]) => ({ ...due(some), ...isOver, ...(telling ? {} : hasTold(terms)) })
-  const { matched: removed, refused: unmarked } = telling
-    ? await updateAround(collection, ids, over, removalUpdate(terms, telling, afterKept(keepForMs)))
+  const over = (some: readonly unknown[]) => ({ ...due(some), ...isOver, ...(notifying ? {} : hasDelivered(terms)) })
+  const { matched: removed, refused: unmarked } = notifying
+    ? await updateAround(collection, ids, over, removalUpdate(terms, notifying, afterKept(keepForMs)))
     : { matched: await deleteNamed(collection, ids, over), refused: [] }
-  if (removed === ids.length) return { removed, armed: 0, putAside: [], refused: [] }
+  if (removed === ids.length) return { removed, armed: 0, quarantined: [], refused: [] }
   const left = unmarked.length === 0 ? ids : without(ids, unmarked)
   const { refused: unarmed, matched } = await updateAround(collection, left, due, armed(terms, keepForMs))
   const refused = [...unmarked, ...unarmed]
   for (const { id } of refused) refusing?.add(id)
-  const putAside = matched > 0 ? await putAsideAmong(collection, terms, ids) : []
-  return { removed, armed: matched, putAside, refused }
+  const quarantined = matched > 0 ? await quarantineAmong(collection, terms, ids) : []
+  return { removed, armed: matched, quarantined, refused }
 }
 
 const afterKept = (keepForMs: number) => ({
@@ -88,10 +88,10 @@ function hasBeenKept(terms: Terms, keepForMs: number): Document {
 }
 
 /** Matches documents without undelivered callbacks: others are kept until these are delivered. */
-const hasTold = ({ callbacks, progress }: Terms): Document =>
+const hasDelivered = ({ callbacks, progress }: Terms): Document =>
   callbacks ? { [`${progress}.outbox.next`]: { $exists: false } } : {}
 
-function untilTold(terms: Terms, kept: Document): Document {
+function untilDelivered(terms: Terms, kept: Document): Document {
   const isOpen = { $ne: [{ $type: inProgress(terms, 'outbox.next') }, 'missing'] }
   const later = { $add: ['$$NOW', UNTOLD_PAUSE_MS] }
   return { $cond: [isOpen, { $max: [kept, later] }, kept] }
@@ -101,7 +101,7 @@ const UNTOLD_PAUSE_MS = 5_000
 function armed(terms: Terms, keepForMs: number): Document[] {
   const entered = enteredAt(terms)
   const kept = { $add: [entered, keepForMs] }
-  const resumeAt = terms.callbacks ? untilTold(terms, kept) : kept
+  const resumeAt = terms.callbacks ? untilDelivered(terms, kept) : kept
   const asleep = {
     lockedAt: { $cond: [hasOurShape(terms), { $subtract: [resumeAt, terms.lockTimeoutMs] }, PARKED_AT] },
     lockedBy: '$$REMOVE',

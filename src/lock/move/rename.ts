@@ -2,7 +2,7 @@ import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { historyWith } from '../record/history.js'
-import { applyNextOfHolder } from '../record/next.js'
+import { applyPendingInsertOfHolder } from '../record/pending-insert.js'
 import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /** A phase of an older version of a lifecycle, and its name in this version. */
@@ -30,6 +30,6 @@ export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown
   }
   return [
     { ...withIds(ids), $and: [renameLook(terms, rename)] },
-    [{ $set: moved }, applyNextOfHolder(terms), { $unset: 'lockedBy' }],
+    [{ $set: moved }, applyPendingInsertOfHolder(terms), { $unset: 'lockedBy' }],
   ]
 }

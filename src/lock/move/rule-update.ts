@@ -3,7 +3,7 @@ import { withIds } from '../documents/reordered-ids.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
-import { applyNext } from '../record/next.js'
+import { applyPendingInsert } from '../record/pending-insert.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 
@@ -47,5 +47,5 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
     ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
     ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
   }
-  return [{ ...withIds(ids), $and: [ruleLook(terms, rule)] }, [{ $set: moved }, applyNext(terms)]]
+  return [{ ...withIds(ids), $and: [ruleLook(terms, rule)] }, [{ $set: moved }, applyPendingInsert(terms)]]
 }

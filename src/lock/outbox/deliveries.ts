@@ -52,10 +52,10 @@ function isDueBy({ progress }: Pick<Outboxes, 'progress'>, { heldMs = 0, validUn
   const [by, dueAt] = [`$${progress}.outbox.by`, `$${progress}.outbox.dueAt`]
   const isDue = { $lte: [dueAt, '$$NOW'] }
   if (heldMs === 0 && !validUntil) return isDue
-  const isNobodys = { $eq: [{ $type: by }, 'missing'] }
+  const isUnleased = { $eq: [{ $type: by }, 'missing'] }
   const isLetGo = { $lte: [dueAt, { $subtract: ['$$NOW', heldMs] }] }
   const isValid = validUntil ? [{ $lte: ['$$NOW', validUntil] }] : []
-  return { $and: [isDue, { $or: [isNobodys, { $and: [isLetGo, ...isValid] }] }] }
+  return { $and: [isDue, { $or: [isUnleased, { $and: [isLetGo, ...isValid] }] }] }
 }
 
 const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): Filter<Document> => ({
@@ -164,7 +164,7 @@ export async function takeOutboxes(
 }
 
 /** A delivery whose entries have been delivered up to and including `seq`. */
-export interface Told extends Delivery {
+export interface Acknowledgement extends Delivery {
   readonly seq: number
   /** The next entry is delivered under the same token; otherwise the outbox is let go, and the rest in it is due immediately. */
   readonly goesOn: boolean
@@ -177,21 +177,21 @@ export interface Told extends Delivery {
  * One that goes on stays held for `leaseMs` more.
  * @returns the number that were still held
  */
-export async function toldOutboxes(
+export async function acknowledgeOutboxes(
   of: Outboxes,
-  all: readonly Told[],
+  all: readonly Acknowledgement[],
   leaseMs: number,
 ): Promise<{ readonly matched: number; readonly refused: readonly Refused[] }> {
   const groups = [...Map.groupBy(all, ({ token, goesOn, removed }) => `${goesOn} ${!removed} ${token}`).values()]
   const written = await Promise.all(
-    groups.map(async (told) => {
-      const { token, goesOn, removed } = told[0]!
-      const [ids, seqs] = [told.map(({ id }) => id), told.map(({ seq }) => seq)]
+    groups.map(async (group) => {
+      const { token, goesOn, removed } = group[0]!
+      const [ids, seqs] = [group.map(({ id }) => id), group.map(({ seq }) => seq)]
       if (removed) {
         const matching = (some: readonly unknown[]) => ({ ...heldUnder(of, some, token), phase: removed })
         return { matched: await deleteNamed(of.collection, ids, matching), refused: [] }
       }
-      const update = [{ $set: withoutTold(of.progress, perDocument(ids, seqs), goesOn ? leaseMs : undefined) }]
+      const update = [{ $set: withoutDelivered(of.progress, perDocument(ids, seqs), goesOn ? leaseMs : undefined) }]
       return updateAround(of.collection, ids, (some) => heldUnder(of, some, token), update)
     }),
   )
@@ -199,7 +199,7 @@ export async function toldOutboxes(
   return { matched, refused: written.flatMap(({ refused }) => refused) }
 }
 
-function withoutTold(progress: string, seq: Document, leaseMs: number | undefined): Document {
+function withoutDelivered(progress: string, seq: Document, leaseMs: number | undefined): Document {
   const box = `$${progress}.outbox`
   const left = { $filter: { input: openOf(progress), as: 'one', cond: { $gt: ['$$one.seq', seq] } } }
   const goesOn = {
@@ -266,12 +266,12 @@ export async function retryOutbox(
     [`${box}.tries`]: 0,
     [`${box}.by`]: '$$REMOVE',
   }
-  const update = [{ $set: skip ? withoutTold(progress, literal(seq), undefined) : retried }]
+  const update = [{ $set: skip ? withoutDelivered(progress, literal(seq), undefined) : retried }]
   return (await updateNamed(collection, [{ ids: [id], filter, update }])).matchedCount > 0
 }
 
 /** Reads documents with undelivered entries, in whatever phases, with the server's time. */
-export function untoldOutboxes(
+export function undeliveredOutboxes(
   { collection, progress, callbacks }: Omit<Outboxes, 'phases'>,
   limit: number,
   how: AggregateOptions,

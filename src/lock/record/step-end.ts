@@ -83,7 +83,7 @@ export type EndKind = {
       readonly reason?: string | undefined
     }
   /** Parked without a record of the reason: for a document that takes no other write any more (its size, a `progress` of its owner's). */
-  | { readonly kind: 'putAside'; readonly reason: string }
+  | { readonly kind: 'quarantine'; readonly reason: string }
 )
 
 /** One document's end of a step. */
@@ -103,7 +103,7 @@ export interface StepEnd {
   /** Fields of `progress` that the document has and that this end removes. */
   readonly stale: readonly string[]
   /** Set when it is recorded: the document's queued inserts were applied with it. */
-  readonly isMarked?: true | undefined
+  readonly appliesPendingInsert?: true | undefined
 }
 
 /** The names of fields that a `set` removes. */
@@ -111,7 +111,7 @@ export const removedFields = (set: Readonly<Record<string, unknown>>): string[] 
   Object.keys(set).filter((name) => set[name] === undefined)
 
 /**
- * The outcome of a write under a token (`isMarked`: one that applied its document's queued inserts, and let go of it):
+ * The outcome of a write under a token (`appliesPendingInsert`: one that applied its document's queued inserts, and let go of it):
  * - `recorded`;
  * - `lost`: the lease was taken, nothing was written;
  * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
@@ -120,6 +120,6 @@ export const removedFields = (set: Readonly<Record<string, unknown>>): string[] 
  *   arrive: the lease runs out, and the step is repeated.
  */
 export type Verdict =
-  | { readonly kind: 'recorded' | 'lost' | 'movedOn'; readonly isMarked?: true | undefined }
-  | { readonly kind: 'rejected'; readonly error: Error; readonly isMarked?: true | undefined }
+  | { readonly kind: 'recorded' | 'lost' | 'movedOn'; readonly appliesPendingInsert?: true | undefined }
+  | { readonly kind: 'rejected'; readonly error: Error; readonly appliesPendingInsert?: true | undefined }
   | { readonly kind: 'givenUp'; readonly error: unknown }

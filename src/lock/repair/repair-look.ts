@@ -6,7 +6,7 @@ import { typeName } from '../documents/type-name.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { stagesOf } from '../indexes/plan-scans.js'
-import { isNobodys, NEVER_DUE } from '../lease/lease-state.js'
+import { isUnleased, NEVER_DUE } from '../lease/lease-state.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, type Terms } from '../terms/terms.js'
@@ -115,7 +115,7 @@ export class RepairLook {
 function mended(terms: Terms, to: Date): Document[] {
   const lease = '$$NOW'
   const free = terms.legacyWriters && to !== PARKED_AT ? lease : to
-  const lockedAt = { $cond: [isNobodys, free, lease] }
+  const lockedAt = { $cond: [isUnleased, free, lease] }
   return [{ $set: { lockedAt: { $cond: [hasOurShape(terms), lockedAt, PARKED_AT] } } }]
 }
 

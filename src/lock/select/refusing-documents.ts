@@ -34,14 +34,14 @@ export class RefusingDocuments implements SelectionPolicy {
    * Phases whose last claim met documents that refuse, and true if the next claim begins with the newest. It alternates with the oldest, so that
    * documents behind any number of refusing ones wait for one claim and not for all of those.
    */
-  private readonly met = new Map<string, { readonly newestFirst: boolean }>()
+  private readonly refusingPhases = new Map<string, { readonly newestFirst: boolean }>()
 
   constructor(private readonly clock: Clock) {}
 
   reach(phase: string): Reach {
     const without = { without: this.ids(), passed: this.unnamed }
-    const met = this.met.get(phase)
-    return met ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: met.newestFirst } : without
+    const known = this.refusingPhases.get(phase)
+    return known ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: known.newestFirst } : without
   }
 
   /** Replaces the documents that people have paused. Returns true if one of the former list is no longer paused. */
@@ -68,19 +68,19 @@ export class RefusingDocuments implements SelectionPolicy {
   }
 
   learn(phase: string, { hasRefused }: Attempt): void {
-    if (hasRefused) this.met.set(phase, { newestFirst: !this.met.get(phase)?.newestFirst })
-    else this.met.delete(phase)
+    if (hasRefused) this.refusingPhases.set(phase, { newestFirst: !this.refusingPhases.get(phase)?.newestFirst })
+    else this.refusingPhases.delete(phase)
   }
 
   /** True if some in a phase have just refused, so that others may do so: one command for each is cheaper than several that fail. */
-  hasMetIn(phase: string): boolean {
-    return this.met.has(phase)
+  hasRefusingIn(phase: string): boolean {
+    return this.refusingPhases.has(phase)
   }
 
   /** Notes that these have refused a claim. */
   refusedIn(phase: string, refused: readonly { readonly id: unknown }[]): void {
     for (const { id } of refused) this.add(id)
-    if (refused.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
+    if (refused.length > 0 && !this.refusingPhases.has(phase)) this.refusingPhases.set(phase, { newestFirst: false })
   }
 
   /**

@@ -4,7 +4,7 @@ import { idKey } from '../documents/id-key.js'
 import { type Attempt, type Candidates, type Choice, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 /** A lifecycle's live replicas, as known to one of them; of one phase, those that take its documents now. */
-export interface Standing {
+export interface Membership {
   /** This replica's name. */
   readonly self: string
   /** All of them, including this one, in any order. One: there is no other to share with. */
@@ -27,8 +27,8 @@ const LEAST_READ = 16
 /** If its own share fills at least this part of its places, a replica leaves the others theirs, until any replica may take those. */
 const ENOUGH = 0.25
 /** The ages at which a document that is still there is open to others: first to the replica that is next in line for it, then to all. */
-const NEXTS_AFTER_MS = 1_500
-const ALLS_AFTER_MS = 2_500
+const NEXT_OWNER_AFTER_MS = 1_500
+const ANY_REPLICA_AFTER_MS = 2_500
 
 /**
  * Divides due documents among the replicas of a lifecycle, so that they don't pick the same ones. Each reads the number of candidates that all of
@@ -47,7 +47,7 @@ const ALLS_AFTER_MS = 2_500
  */
 export class WorkSplit implements SelectionPolicy {
   /** Others' documents, by phase. */
-  private readonly seen = new Map<string, Sightings>()
+  private readonly seen = new Map<string, SeenDocuments>()
   /** Keys of other replicas' documents that the current claim takes over because there is room. */
   private late: ReadonlySet<string> = NONE
   private doubled = 1
@@ -56,7 +56,7 @@ export class WorkSplit implements SelectionPolicy {
   private seeds: readonly number[] = []
 
   constructor(
-    private readonly standing: (phase?: string) => Standing,
+    private readonly membership: (phase?: string) => Membership,
     private readonly clock: Clock,
   ) {}
 
@@ -72,7 +72,7 @@ export class WorkSplit implements SelectionPolicy {
   }
 
   private sharersOf(phase?: string): number {
-    return Math.max(1, this.standing(phase).replicas.length)
+    return Math.max(1, this.membership(phase).replicas.length)
   }
 
   choose(phase: string, candidates: Candidates, places: number): Choice {
@@ -90,7 +90,7 @@ export class WorkSplit implements SelectionPolicy {
         const rank = this.rankOf(key, phase)
         if (rank === 0) return true
         const since = seen.see(key, document['fence'], now)
-        if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
+        if (since <= now - (rank === 1 ? NEXT_OWNER_AFTER_MS : ANY_REPLICA_AFTER_MS)) return true
         others.set(key, since)
         return false
       }),
@@ -130,17 +130,17 @@ export class WorkSplit implements SelectionPolicy {
   leave(phase: string, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
     const seen = this.seenIn(phase)
-    for (const key of keys) seen.hear(key, now)
+    for (const key of keys) seen.announce(key, now)
     return this.patienceMs(keys.length)
   }
 
   /** Notes another replica's document whose time is up already: if it is due now, it is taken like one that has been there for long. */
   waitedFor(phase: string, key: string): void {
-    this.seenIn(phase).hear(key, Number.NEGATIVE_INFINITY)
+    this.seenIn(phase).announce(key, Number.NEGATIVE_INFINITY)
   }
 
-  private seenIn(phase: string): Sightings {
-    const seen = this.seen.get(phase) ?? new Sightings()
+  private seenIn(phase: string): SeenDocuments {
+    const seen = this.seen.get(phase) ?? new SeenDocuments()
     this.seen.set(phase, seen)
     seen.turn(this.clock.monotonicMs())
     return seen
@@ -157,7 +157,7 @@ export class WorkSplit implements SelectionPolicy {
 
   /** Ranks a document. 0: it is in this replica's share. 1: it would be if one other replica weren't there. 2: neither. */
   private rankOf(key: string, phase?: string): number {
-    const { self, replicas } = this.standing(phase)
+    const { self, replicas } = this.membership(phase)
     if (this.listed !== replicas) {
       this.listed = replicas
       this.seeds = [self, ...replicas.filter((name) => name !== self)].map(hashOf)
@@ -175,18 +175,18 @@ const KEPT_FOR_MS = 3_000
 /** With more than this the next look starts a new map, and still keeps those that it sees again: small maps are quicker. */
 const MOST_KEPT = 1_000
 /** With more than this, those only heard of are forgotten: their time then starts at a look. */
-const MOST_HEARD = 10_000
+const MOST_ANNOUNCED = 10_000
 
 /**
  * One phase's documents in other replicas' shares, each with the time since which this replica has known it to be due and unclaimed.
  * A look at fewer documents than the one before forgets none of them.
  */
-class Sightings {
+class SeenDocuments {
   /** By key and fence: a claim raises the fence, which restarts the time. Numbers only, because there are thousands a second. */
   private recent = new Map<string, number>()
   private before = new Map<string, number>()
   /** By key: said to be due, not seen yet. */
-  private readonly heard = new Map<string, number>()
+  private readonly announced = new Map<string, number>()
   private turnedAtMs = Number.NEGATIVE_INFINITY
 
   /** Forgets documents that haven't been seen for long. To be called before a look's results are read, so that all of them are kept. */
@@ -201,21 +201,21 @@ class Sightings {
   see(key: string, fence: unknown, now: number): number {
     const at = typeof fence === 'number' || Long.isLong(fence) ? `${key} ${fence}` : key
     const known = this.recent.get(at)
-    if (known !== undefined && this.heard.size === 0) return known
-    const since = Math.min(known ?? this.before.get(at) ?? now, this.heard.get(key) ?? now)
+    if (known !== undefined && this.announced.size === 0) return known
+    const since = Math.min(known ?? this.before.get(at) ?? now, this.announced.get(key) ?? now)
     this.recent.set(at, since)
     return since
   }
 
   /** To be called after a look: a document that it didn't show was taken, or is far from its turn. */
   looked(): void {
-    this.heard.clear()
+    this.announced.clear()
   }
 
   /** Notes that it is said to have been due since then. */
-  hear(key: string, since: number): void {
-    if (this.heard.size >= MOST_HEARD) this.heard.clear()
-    this.heard.set(key, Math.min(since, this.heard.get(key) ?? since))
+  announce(key: string, since: number): void {
+    if (this.announced.size >= MOST_ANNOUNCED) this.announced.clear()
+    this.announced.set(key, Math.min(since, this.announced.get(key) ?? since))
   }
 }
 

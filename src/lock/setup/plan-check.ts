@@ -109,7 +109,7 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
     const about = {
       due: `due documents of ${phases[index]}`,
       rule: `state ${request.rules[index]?.when}`,
-      chore: `${request.chores?.[index]?.name}`,
+      duty: `${request.dutyQueries?.[index]?.name}`,
       rename: `documents of the former phase ${request.renames?.[index]?.from}`,
       outbox: 'callbacks to be told',
     }[kind]
@@ -122,7 +122,7 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
       hinted: query({ hint: meant }),
       index: meant,
       // A rename also takes sleeping and parked documents: all of its phase.
-      boundedFields: kind === 'rename' || kind === 'chore' ? 1 : 2,
+      boundedFields: kind === 'rename' || kind === 'duty' ? 1 : 2,
     }
   })
   // One after the other: a start must not open a connection for each of dozens of explains.

@@ -1,8 +1,8 @@
 import { learnSharding } from '../../database/index.js'
-import { CALLBACK_NAMES, type EntryName, readOwnFields, retryOutbox, untoldOutboxes } from '../../lock/index.js'
+import { CALLBACK_NAMES, type EntryName, readOwnFields, retryOutbox, undeliveredOutboxes } from '../../lock/index.js'
 import { typed } from '../../options/index.js'
 import { type DocumentRef, documentMeant } from '../inspect/find.js'
-import { type Untold, untoldOf } from '../inspect/undelivered.js'
+import { type UndeliveredCallback, undeliveredOf } from '../inspect/undelivered.js'
 import { recorded } from '../system/audit.js'
 import { Refused } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
@@ -11,14 +11,14 @@ import { type Done, doneTo, nameOf } from './as-owner.js'
 /**
  * Documents with undelivered callbacks. Those that wait for a person come first, then those that have waited longest. At most `limit` of
  * a lifecycle.
- * @example await listUntold(system) // { untold: [{ lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', tries: 20, error: 'the shop is away', dueAt: null, ... }], now }
+ * @example await listUndelivered(system) // { undelivered: [{ lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', tries: 20, error: 'the shop is away', dueAt: null, ... }], now }
  * @throws UsageError for an unknown lifecycle
  */
-export async function listUntold(
+export async function listUndelivered(
   system: System,
   lifecycle?: string,
   limit = 1_000,
-): Promise<{ readonly untold: readonly Untold[]; readonly now: Date }> {
+): Promise<{ readonly undelivered: readonly UndeliveredCallback[]; readonly now: Date }> {
   const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
   let now = new Date(0)
   const all = await Promise.all(
@@ -30,17 +30,17 @@ export async function listUntold(
         progress: settings.progress,
         callbacks: [...CALLBACK_NAMES, 'delete' as const],
       }
-      const rows = await readOwnFields((how) => untoldOutboxes(of, limit, how))
+      const rows = await readOwnFields((how) => undeliveredOutboxes(of, limit, how))
       const beside = system.models.filter((one) => one !== model && one.collection === collection)
       return rows.flatMap(({ document, now: readAt }) => {
         now = readAt
         const isAnothers = beside.some(({ phases }) => phases.has(document.phase))
-        return isAnothers ? [] : (untoldOf(document, model) ?? [])
+        return isAnothers ? [] : (undeliveredOf(document, model) ?? [])
       })
     }),
   )
-  const rank = ({ dueAt, at }: Untold) => (dueAt ? 1 : 0) * 1e15 + at.getTime()
-  return { untold: all.flat().sort((a, b) => rank(a) - rank(b)), now }
+  const rank = ({ dueAt, at }: UndeliveredCallback) => (dueAt ? 1 : 0) * 1e15 + at.getTime()
+  return { undelivered: all.flat().sort((a, b) => rank(a) - rank(b)), now }
 }
 
 /** The callback of a document that was retried or skipped. */
@@ -65,12 +65,12 @@ export async function retryCallbacks(
   const { lifecycle, document } = found
   const model = modelOf(system, lifecycle)
   const id: unknown = document['_id']
-  const untold = untoldOf(document, model)
+  const undelivered = undeliveredOf(document, model)
   const name = nameOf(doneTo(found))
   const advice = `see: phaselock show ${typed(ref.id)}`
-  if (!untold)
+  if (!undelivered)
     throw new Refused(`${name} has nothing to tell its callbacks`, { reason: 'nothingToTell', lifecycle, id }, advice)
-  const { callback, seq, removed } = untold
+  const { callback, seq, removed } = undelivered
   const { progress } = model.settings
   if (callback === 'damaged')
     throw new Refused(

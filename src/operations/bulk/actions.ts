@@ -10,10 +10,10 @@ import {
   MOST_PAUSES,
   type Operating,
   operationWrites,
+  pendingState,
   readOwnFields,
   removeByOperation,
   removePause,
-  stateInNext,
   type Terms,
   type Write,
   wasActedOn,
@@ -21,9 +21,9 @@ import {
 } from '../../lock/index.js'
 import {
   type LifecycleModel,
+  notifyingOf,
   ownersOf,
   RESERVED_FIELDS,
-  tellingOf,
   whyUnknownState,
   workingPhases,
 } from '../../phases/index.js'
@@ -177,7 +177,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     },
     async act(acting, id) {
       const { state } = acting.options
-      const isAnother = { $or: [{ state: { $ne: state } }, { [stateInNext(acting.terms)]: { $exists: true } }] }
+      const isAnother = { $or: [{ state: { $ne: state } }, { [pendingState(acting.terms)]: { $exists: true } }] }
       const where = { $and: [acting.operating.where, isAnother] }
       const operating = { ...acting.operating, where }
       const acted = await written(acting, id, operationWrites.setState(acting.terms, id, operating, state))
@@ -276,7 +276,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     check: nothingToCheck,
     async act(acting, id) {
       const { documents, model, terms, operating } = acting
-      if (await removeByOperation(documents, terms, tellingOf(model), id, operating)) return 'done'
+      if (await removeByOperation(documents, terms, notifyingOf(model), id, operating)) return 'done'
       const acted = await unmatched(acting, id)
       // Removed by this operation before its process was killed, or by another client: the document is gone, as intended.
       return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.notFound ? 'done' : acted

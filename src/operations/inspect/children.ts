@@ -17,7 +17,7 @@ import {
   endPhases,
   endsOf,
   type LifecycleModel,
-  tellingOf,
+  notifyingOf,
   worstOf,
 } from '../../phases/index.js'
 import { modelOf, type System } from '../system/system.js'
@@ -88,7 +88,7 @@ async function ofLifecycle(
     progress: model.settings.progress,
     parent,
     fromFence: from,
-    telling: tellingOf(model),
+    notifying: notifyingOf(model),
   }
   const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
   const worst = worstOf(counts)

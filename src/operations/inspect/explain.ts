@@ -2,12 +2,12 @@ import type { Document } from 'mongodb'
 import {
   type CancelRequest,
   cancelText,
-  hasNext,
+  hasPendingInsert,
   isValid,
   oddFields,
   type Pause,
+  type PendingInsert,
   parseToken,
-  type StoredNext,
   type StoredQuestion,
   typeName,
 } from '../../lock/index.js'
@@ -16,7 +16,7 @@ import { causesText, type LifecycleModel, type Progress } from '../../phases/ind
 import { formatMs, fromNow } from '../../time/index.js'
 import { idTyped } from '../system/document-id.js'
 import { type Condition, conditionOf } from './condition.js'
-import { untoldOf, untoldText } from './undelivered.js'
+import { undeliveredOf, undeliveredText } from './undelivered.js'
 
 /**
  * Explains in one sentence for people what a document waits for: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
@@ -42,16 +42,16 @@ export function explain(
       ? dueSince(condition, serverNow)
       : sentence(document, model, serverNow, condition)
   const stops = cancel ? `; its step was ${cancelText(cancel)}, and ends when its handler does` : ''
-  const untold = untoldOf(document, model)
-  const tells = untold ? ` ${untoldText(untold, serverNow)}` : ''
+  const undelivered = undeliveredOf(document, model)
+  const tells = undelivered ? ` ${undeliveredText(undelivered, serverNow)}` : ''
   const left = leftNote(document[model.settings.progress], condition, serverNow)
   return `${paused}${said}${stops}${left}${oddNote(document, condition)}.${tells}`
 }
 
 /** A note on the values that an insert has left for it. */
 function leftNote(progress: unknown, { kind }: Condition, now: Date): string {
-  if (kind === 'removed' || !hasNext(progress)) return ''
-  const { set, begin, by, at } = Object((progress as Progress).next) as StoredNext
+  if (kind === 'removed' || !hasPendingInsert(progress)) return ''
+  const { set, begin, by, at } = Object((progress as Progress).next) as PendingInsert
   const fields = Object.keys(Object(set))
   const values = fields.length > 0 ? `new values of ${fields.join(', ')}` : 'no new values'
   const again = typeof begin === 'string' ? `, and it begins again in ${begin} should it rest or be parked by then` : ''
@@ -219,7 +219,7 @@ export function whyOf(document: Document, model: LifecycleModel, condition: Cond
 }
 
 function parkedReason(progress: Progress, model: LifecycleModel, said = (reason: string) => reason): string {
-  if (hasNext(progress))
+  if (hasPendingInsert(progress))
     return 'the server refuses what an insert has left for it (a validator, a unique index, its size)'
   const history = Array.isArray(progress.history) ? progress.history : []
   const last = history.findLast((entry) => entry?.outcome === 'park')

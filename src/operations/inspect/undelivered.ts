@@ -3,7 +3,7 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { fromNow } from '../../time/index.js'
 
 /** A document with undelivered callbacks. */
-export interface Untold {
+export interface UndeliveredCallback {
   readonly lifecycle: string
   readonly _id: unknown
   /**
@@ -29,7 +29,10 @@ export interface Untold {
 }
 
 /** The undelivered callbacks of a document; undefined if all are delivered. */
-export function untoldOf(document: Readonly<Record<string, unknown>>, model: LifecycleModel): Untold | undefined {
+export function undeliveredOf(
+  document: Readonly<Record<string, unknown>>,
+  model: LifecycleModel,
+): UndeliveredCallback | undefined {
   const { name, settings } = model
   const { phase } = document
   if (!settings.callbacks || (isRemovedPhase(phase) && phase !== removedPhase(name))) return undefined
@@ -55,7 +58,10 @@ export function untoldOf(document: Readonly<Record<string, unknown>>, model: Lif
 }
 
 /** The same for people: ` 2 calls of its callbacks are to come: onMoved of First -> Second, ...`. */
-export function untoldText({ callback, from, to, open, tries, error, dueAt }: Untold, now: Date): string {
+export function undeliveredText(
+  { callback, from, to, open, tries, error, dueAt }: UndeliveredCallback,
+  now: Date,
+): string {
   if (callback === 'damaged')
     return 'What its callbacks are to be told is damaged: mend progress.outbox by hand, or remove it.'
   if (callback === 'delete') return 'Its callbacks have been told of all: the next look deletes it.'

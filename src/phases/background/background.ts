@@ -51,7 +51,7 @@ export type Alongside = (context: AlongsideContext) => Promise<void>
 type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal'>]
 
 /** The background work of a replica's lifecycles. None of it delays or fails the start; work that doesn't end is left behind at the stop. */
-export class AlongsideWorks {
+export class BackgroundTasks {
   private readonly stopped = new AbortController()
   private running: Promise<unknown> | undefined
 

@@ -11,7 +11,7 @@ import {
 } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
-import { AlongsideWorks } from '../background/background.js'
+import { BackgroundTasks } from '../background/background.js'
 import { declaredLimits } from '../definition/limits.js'
 import { ReplicaStopped } from '../errors/errors.js'
 import { claimedPhases, type LifecycleModel, workingPhases } from '../model/model.js'
@@ -19,16 +19,16 @@ import { BoundedLog } from '../reporting/bounded-log.js'
 import { sturdy, warningsLogger } from '../reporting/logger.js'
 import { observers } from '../reporting/observer.js'
 import { ThreadPool } from '../threads/index.js'
-import { Suspects } from './callbacks/suspects.js'
-import { Company } from './claim/company.js'
+import { CallIsolation } from './callbacks/call-isolation.js'
+import { CrashIsolation } from './claim/crash-isolation.js'
+import { SharedSemaphore } from './concurrency/shared-semaphore.js'
 import type { Environment } from './context/environment.js'
-import type { TickCounts } from './lifecycle/housekeeper.js'
 import type { LifecycleRunner, ReplicaParts } from './lifecycle/lifecycle-runner.js'
 import { type RunningLifecycle, runningLifecycle } from './lifecycle/running-lifecycle.js'
-import { Slots } from './limits/slots.js'
+import type { TickCounts } from './lifecycle/tick-duties.js'
+import { LimitLeases } from './limits/limit-leases.js'
 import { checkOptions, type ReplicaSettings } from './options/check-options.js'
 import type { ReplicaOptions, ReplicaStatus } from './options/replica-options.js'
-import { SharedPlaces } from './places/shared-places.js'
 import { Beats } from './registry/beats.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
@@ -40,7 +40,7 @@ import { ClockWatch } from './tick/clock-watch.js'
 import { DoorbellLink } from './tick/doorbell-link.js'
 import { Duties } from './tick/duties.js'
 import { Tick } from './tick/tick.js'
-import { Relatives } from './wake/relatives.js'
+import { ParentNotifier } from './wake/parent-notifier.js'
 
 const LAST_CHANCE_MS = 1_000
 /** The time until an early tick after a document has begun to wait or has moved: it may wait for new work, which needn't wait for the next tick. */
@@ -75,10 +75,10 @@ export class Replica {
   private readonly doorbell: DoorbellLink
   private readonly threads: ThreadPool
   private readonly monitor: LoopMonitor
-  private readonly alongside: AlongsideWorks
-  private readonly company: Company
-  private readonly slots: Slots
-  private readonly relatives: Relatives
+  private readonly backgroundTasks: BackgroundTasks
+  private readonly isolation: CrashIsolation
+  private readonly limitLeases: LimitLeases
+  private readonly parentNotifier: ParentNotifier
   private prepared: Promise<void> | undefined
   private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
@@ -120,28 +120,28 @@ export class Replica {
     if (models.length > 0) this.threads.join()
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
-    this.company = new Company(clock)
+    this.isolation = new CrashIsolation(clock)
     const leaseMs = () => Math.max(...models.map((model) => registry.lockTimeout(model).leaseMs))
     const limiting = { leaseMs, declared: declaredLimits(models) }
-    this.slots = new Slots({ db: renewalDb, identity, clock, serverClock, logger, ...limiting })
-    this.relatives = new Relatives({
+    this.limitLeases = new LimitLeases({ db: renewalDb, identity, clock, serverClock, logger, ...limiting })
+    this.parentNotifier = new ParentNotifier({
       ...{ db, clock, logger, serverNow, running: lifecycles },
       lookSoon: () => this.lookSoon(0),
       ringOthers: (ring) => this.doorbell.ring(ring),
     })
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
-      sharedPlaces: options.sharedPlaces ?? SharedPlaces.of(options.concurrency),
-      company: this.company,
-      suspects: new Suspects(),
-      slots: this.slots,
-      relatives: this.relatives,
+      sharedSemaphore: options.sharedSemaphore ?? SharedSemaphore.of(options.concurrency),
+      isolation: this.isolation,
+      callIsolation: new CallIsolation(),
+      limitLeases: this.limitLeases,
+      related: this.parentNotifier,
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
     }
     this.running = options.lifecycles.map((lifecycle) => runningLifecycle(env, parts, lifecycle))
-    this.alongside = new AlongsideWorks(() => this.running.flatMap((one) => one.alongside()), logger)
+    this.backgroundTasks = new BackgroundTasks(() => this.running.flatMap((one) => one.alongside()), logger)
     const look = async () => {
       await this.ticking
       await this.tick()
@@ -195,7 +195,7 @@ export class Replica {
     let failingRounds = 0
     try {
       for (let round = 0; round < MAX_ROUNDS; round += 1) {
-        this.slots.askAnew()
+        this.limitLeases.refresh()
         const before = this.running.map(({ runner }) => runner.claimer.failures.count)
         const { ruled, removed, due } = await this.everyTick.run()
         await this.idle()
@@ -208,10 +208,10 @@ export class Replica {
         failingRounds = failing.length > 0 ? failingRounds + 1 : 0
         if (failingRounds >= MOST_FAILING_ROUNDS) throw claimsFail(failing)
         if (failingRounds > 0) await sleep(this.options.tickEvery)
-        if (this.company.againInMs > 0) await sleep(this.company.againInMs)
+        if (this.isolation.againInMs > 0) await sleep(this.isolation.againInMs)
       }
     } finally {
-      this.tellUntold()
+      this.reportSuppressed()
     }
     throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth forever?`)
   }
@@ -240,7 +240,7 @@ export class Replica {
     this.waking = true
     this.doorbell.listen()
     this.monitor.start()
-    this.alongside.start()
+    this.backgroundTasks.start()
   }
 
   /** Resolves when this replica holds nothing. */
@@ -248,11 +248,11 @@ export class Replica {
     // The documents that the end of one has woken are held next.
     let before: number
     do {
-      before = this.relatives.woken
+      before = this.parentNotifier.woken
       await Promise.all(this.running.map(({ runner }) => runner.idle()))
-      await this.relatives.settled()
+      await this.parentNotifier.settled()
       await Promise.all(this.running.flatMap(({ deliverer, events }) => [deliverer?.settled(), events?.settled()]))
-    } while (this.relatives.woken !== before)
+    } while (this.parentNotifier.woken !== before)
   }
 
   /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when none of its work runs any more. */
@@ -289,7 +289,7 @@ export class Replica {
       queued: sum('queued'),
       running: sum('running'),
       abandoned,
-      limits: this.slots.held(),
+      limits: this.limitLeases.held(),
       skipped: this.running.reduce((n, { refusing }) => n + refusing.size, 0),
       doorbell: this.doorbell.status,
       replicas: this.liveReplicas.countByVersion(),
@@ -334,7 +334,7 @@ export class Replica {
       const { knows } = terms().only ?? {}
       return { name: model.name, phases: workingPhases(model), places, free, held, ...(knows && { knows }) }
     })
-    const held = this.slots.held()
+    const held = this.limitLeases.held()
     const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)
     const figures = { loopMs: this.monitor.takeLongestMs(), tickMs: this.lastTickMs }
     return { lifecycles, ...(held.length > 0 && { limits }), ...figures }
@@ -358,7 +358,7 @@ export class Replica {
   }
 
   /** Logs all lines that were counted but not yet reported, where the next tick may not come. */
-  private tellUntold(): void {
+  private reportSuppressed(): void {
     for (const lines of [this.boundedLog, ...this.running.map((part) => part.lines)]) lines.tellAll()
   }
 
@@ -370,21 +370,21 @@ export class Replica {
     const over = new AbortController()
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
     const left = this.liveReplicas.leave().catch(() => undefined)
-    const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
+    const beside = this.backgroundTasks.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back documents that have not begun.
     const told = Promise.all(this.running.map(({ deliverer }) => deliverer?.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await told
     await Promise.all(this.running.map(({ events }) => events?.stop(wait, LAST_CHANCE_MS)))
     await Promise.race([
-      Promise.all([left, this.beats.end(), this.duties.stop(), this.slots.stop()]),
+      Promise.all([left, this.beats.end(), this.duties.stop(), this.limitLeases.stop()]),
       wait(LAST_CHANCE_MS),
     ])
     over.abort()
-    await Promise.all([beside, this.relatives.stop(), ...this.running.map(({ waker }) => waker.stop())])
+    await Promise.all([beside, this.parentNotifier.stop(), ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
     if (this.options.lifecycles.length > 0) await this.threads.leave()
-    this.tellUntold()
+    this.reportSuppressed()
   }
 }
 

@@ -55,7 +55,7 @@ export interface AuditedEnd {
 
 /** The person who asks for an action, and the reason, as options. */
 export const ASKED_BY = {
-  by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
+  by: t.checked(t.name, ({ length }) => length <= 200, 'expected at most 200 characters'),
   reason: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
 }
 

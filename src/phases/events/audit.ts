@@ -38,7 +38,7 @@ export interface AuditQuery extends RecordQuery {
   readonly action?: string | undefined
 }
 
-const query = t.object({ ...RECORD_QUERY, by: t.optional(t.aName), action: t.optional(t.aName) })
+const query = t.object({ ...RECORD_QUERY, by: t.optional(t.name), action: t.optional(t.name) })
 
 /**
  * The actions of people on a database's documents, by the command line or as owners who pass `audit` (docs/audit.md).

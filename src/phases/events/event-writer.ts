@@ -56,15 +56,15 @@ export class EventWriter {
   }
 
   /** Keeps the end of a step that was recorded under this token. Returns immediately. */
-  ended(told: StepEnded, token: string): void {
+  ended(end: StepEnded, token: string): void {
     const { keeps, serverNow, identity, onLost } = this.options
-    if (keeps.keep === 'sampled' && !NOTABLE.has(told.outcome) && !isSampled(told.id)) return
+    if (keeps.keep === 'sampled' && !NOTABLE.has(end.outcome) && !isSampled(end.id)) return
     if (this.kept.length >= MOST_KEPT || this.stopped) {
       onLost(1, 'the database does not keep up with them')
       return
     }
     const at = serverNow()
-    const { lifecycle, id, phase: from, to, step, outcome, reason, ms } = told
+    const { lifecycle, id, phase: from, to, step, outcome, reason, ms } = end
     this.kept.push({
       _id: new ObjectId(),
       ...{ at, lifecycle, document: small(id), from, to, step, outcome, reason, ms: Math.floor(ms) },

@@ -38,7 +38,7 @@ export interface EventsQuery extends RecordQuery {
   readonly outcome?: string | undefined
 }
 
-const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.aName), outcome: t.optional(t.aName) })
+const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.name), outcome: t.optional(t.name) })
 
 /**
  * The events of documents, as far as their lifecycles keep them (docs/events.md).

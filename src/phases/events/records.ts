@@ -19,7 +19,7 @@ export interface RecordQuery {
 
 /** The options that each query takes; any other is the name of a field that must have just that value. */
 export const RECORD_QUERY = {
-  lifecycle: t.optional(t.aName),
+  lifecycle: t.optional(t.name),
   documents: t.optional(
     t.where<readonly unknown[]>(
       (value) => Array.isArray(value) && value.every(canBeId),

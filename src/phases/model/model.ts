@@ -1,4 +1,4 @@
-import type { KeyLimit, Rename, StateRule, TellingLifecycle } from '../../lock/index.js'
+import type { KeyLimit, NotifyingLifecycle, Rename, StateRule } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
 import { shown } from '../errors/kept-text.js'
 import type { LifecycleSettings } from './settings.js'
@@ -74,7 +74,7 @@ export const claimedPhases = ({ phases }: LifecycleModel): string[] =>
   [...phases.values()].filter(({ kind, deadline }) => kind === 'working' || deadline).map(({ name }) => name)
 
 /** The settings for reporting a removal to callbacks; undefined: the lifecycle has no callbacks, and its documents are deleted immediately. */
-export function tellingOf({ name, phases, renames, settings }: LifecycleModel): TellingLifecycle | undefined {
+export function notifyingOf({ name, phases, renames, settings }: LifecycleModel): NotifyingLifecycle | undefined {
   const { callbacks } = settings
   return callbacks && { lifecycle: name, callbacks, phases: [...phases.keys(), ...renames.map(({ from }) => from)] }
 }

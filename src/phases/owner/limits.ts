@@ -83,7 +83,7 @@ export class Limits {
    */
   async resume(name: string, options: { readonly of?: string | undefined } = {}): Promise<boolean> {
     checkOptions('limits.resume', named, { name })
-    const { of } = checkOptions('limits.resume', t.object({ of: t.optional(t.aName) }), options)
+    const { of } = checkOptions('limits.resume', t.object({ of: t.optional(t.name) }), options)
     const verdict = await resumeLimit(this.db, name, { of })
     if (verdict && !verdict.ended && of === undefined) throw severalPauses('limits.resume', verdict.before)
     return verdict?.ended !== undefined

@@ -17,7 +17,7 @@ const aSession = t.where<never>(
 export const CALL_OPTIONS = { session: t.optional(aSession), audit: t.anything<never>() }
 const callOptions = t.object(CALL_OPTIONS)
 export const stateOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag) })
-export const unparkOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag), by: t.optional(t.aName) })
+export const unparkOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag), by: t.optional(t.name) })
 
 /**
  * Checks what is to become part of a filter as the `_id` of one document: there an operator, a pattern or `undefined` would match others.

@@ -2,14 +2,13 @@ import { type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import {
   addPause,
-  freeFromTheFuture,
-  insertOnce,
   type OnDuplicate,
   openQuestions,
   pauseTarget,
   readForOwner,
   readLockTimeouts,
   readOwnFields,
+  releaseFutureLease,
   removedPhase,
   removePause,
   setState,
@@ -21,6 +20,7 @@ import {
   termsOf,
   unconfirmedStepMs,
   unpark,
+  upsertDocument,
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
@@ -32,7 +32,7 @@ import { checkCall, checkId, checkState, inSession, NO_OPTIONS, stateOptions, un
 import {
   checkDocument,
   checkInserts,
-  checkMeeting,
+  checkUpsert,
   completed,
   duplicateOptions,
   endOfInsert,
@@ -125,17 +125,17 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     doc: NewDocument<Doc, Entry>,
     options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = NO_OPTIONS,
   ): Promise<IdOf<Doc> | InsertResult<IdOf<Doc>>> {
-    if (options?.onDuplicate !== undefined || 'dueIn' in Object(options)) return this.insertOnce(doc, options)
+    if (options?.onDuplicate !== undefined || 'dueIn' in Object(options)) return this.upsert(doc, options)
     const [id] = await this.insertAll('insert', [doc], options)
     return id as IdOf<Doc>
   }
 
-  private async insertOnce(doc: NewDocument<Doc, Entry>, options: OwnerOptions): Promise<InsertResult<IdOf<Doc>>> {
+  private async upsert(doc: NewDocument<Doc, Entry>, options: OwnerOptions): Promise<InsertResult<IdOf<Doc>>> {
     const { documents, model, rings } = this
     const document: Document = { phase: model.entries[0], ...doc }
     const { onDuplicate, dueInMs } = duplicateOptions(model, options, document)
     checkDocument(model, document)
-    checkMeeting(model, document)
+    checkUpsert(model, document)
     const working = workingPhases(model)
     const resting = [...model.phases.keys()].filter((phase) => !working.includes(phase))
     const removed = model.settings.callbacks && removedPhase(model.name)
@@ -143,7 +143,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const act = async () => {
       const terms = dueInMs === undefined ? this.terms : await this.lockTimeoutInForce()
       const request = { document, onDuplicate, dueInMs, working, resting, removed, by: options.audit?.by ?? 'owner' }
-      const insertion = await insertOnce(documents, terms, request, inSession(options)).catch((error) => {
+      const insertion = await upsertDocument(documents, terms, request, inSession(options)).catch((error) => {
         throw notInserted(model, error, [document])
       })
       return insertResult(model, id, insertion)
@@ -231,7 +231,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const act = async () => {
       const isDone =
         (await unpark(documents, terms, id, by, session)) ||
-        (force === true && (await freeFromTheFuture(documents, terms, id, by, session)))
+        (force === true && (await releaseFutureLease(documents, terms, id, by, session)))
       return this.madeDue(isDone, id, options)
     }
     return this.recordOn(id, options, 'unpark', act, { lockedAt: TASK_LOCK_INIT_TIME, attempts: 0 })

@@ -87,7 +87,7 @@ function whyNeverClaimed(doc: Document, progress: string): string | undefined {
  * Checks a document whose insert may find another with its `_id`: it needs an `_id`, and none of the fields that Phaselock writes.
  * @throws InvalidDocument
  */
-export function checkMeeting({ name, phases, settings }: LifecycleModel, document: Document): void {
+export function checkUpsert({ name, phases, settings }: LifecycleModel, document: Document): void {
   const ours = [settings.progress, 'lockedBy', 'fence'].filter((field) => document[field] !== undefined)
   const operators = Object.keys(document).filter((field) => field.startsWith('$'))
   const { _id } = document

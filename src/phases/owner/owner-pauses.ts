@@ -13,14 +13,14 @@ const scopeOf = ({ phases }: LifecycleModel) => ({
 const aReason = t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters'))
 
 export const cancelOptions = t.object({
-  by: t.aName,
+  by: t.name,
   reason: aReason,
   audit: t.optional(t.flag),
   evenIdle: t.optional(t.flag),
 })
 
 const pauseFields = {
-  by: t.aName,
+  by: t.name,
   reason: aReason,
   until: t.optional(
     t.checked(
@@ -59,7 +59,7 @@ export function resumed(
   options: unknown,
 ): { readonly target: PauseTarget; readonly of: string | undefined } {
   requireScope('resume', options)
-  const type = t.object({ ...scopeOf(model), of: t.optional(t.aName), audit: t.anything() })
+  const type = t.object({ ...scopeOf(model), of: t.optional(t.name), audit: t.anything() })
   const { of, phase, id } = checkOptions('resume', type, options)
   return { target: targetOf('resume', { phase, id }), of }
 }

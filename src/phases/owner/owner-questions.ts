@@ -1,13 +1,13 @@
 import { checkOptions, t } from '../../options/index.js'
 
 const atMost = (most: number) =>
-  t.checked(t.aName, ({ length }) => length <= most, `expected at most ${most} characters`)
+  t.checked(t.name, ({ length }) => length <= most, `expected at most ${most} characters`)
 
 const answerOptions = t.object({
   option: atMost(1_000),
   by: atMost(200),
   reason: t.optional(atMost(1_000)),
-  question: t.optional(t.aName),
+  question: t.optional(t.name),
   session: t.anything<never>(),
   audit: t.anything<never>(),
 })
@@ -26,7 +26,7 @@ export function newAnswer(options: unknown) {
   return { option, by, comment, question }
 }
 
-const questionsOptions = t.object({ limit: t.optional(t.whole(1, 10_000)), to: t.optional(t.aName) })
+const questionsOptions = t.object({ limit: t.optional(t.whole(1, 10_000)), to: t.optional(t.name) })
 
 /** @throws InvalidOptions */
 export function readQuestionsOptions(options: unknown) {

@@ -12,7 +12,7 @@ import {
   waitersIn,
   wake,
 } from '../../lock/index.js'
-import { type LifecycleModel, tellingOf } from '../model/model.js'
+import { type LifecycleModel, notifyingOf } from '../model/model.js'
 import { modelRegistered } from '../model/registered.js'
 import { afterCommit } from './after-commit.js'
 import { inSession } from './owner-calls.js'
@@ -45,7 +45,7 @@ export async function removeAndWake(
   const removed = await removeOne(
     documents,
     terms,
-    tellingOf(model),
+    notifyingOf(model),
     { _id: id, unlessHeld },
     by,
     inSession({ session }),

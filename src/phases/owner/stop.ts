@@ -24,7 +24,7 @@ import {
   termsOf,
   tokenOf,
 } from '../../lock/index.js'
-import { endsOf, type LifecycleModel, tellingOf } from '../model/model.js'
+import { endsOf, type LifecycleModel, notifyingOf } from '../model/model.js'
 import { modelRegistered } from '../model/registered.js'
 import type { CancelResult } from './owner-types.js'
 
@@ -115,7 +115,7 @@ class StopAll {
   ): Promise<CancelResult | undefined> {
     const { progress } = model.settings
     const collection = protocolCollection(this.db, model.collection)
-    const of = { collection, progress, parent, fromFence, telling: tellingOf(model) }
+    const of = { collection, progress, parent, fromFence, notifying: notifyingOf(model) }
     const open = openIn(model)
     let verdict: CancelResult | undefined
     try {

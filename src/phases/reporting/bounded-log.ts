@@ -21,7 +21,7 @@ interface Interval {
   readonly level: 'warn' | 'error'
   readonly fromMs: number
   lines: number
-  untold: number
+  suppressed: number
   last: string
 }
 
@@ -75,28 +75,28 @@ export class BoundedLog {
     let interval = this.intervals.get(key)
     if (!interval || now - interval.fromMs >= INTERVAL_MS) {
       if (interval) this.summarise(interval, now)
-      interval = { cause: about, level, fromMs: now, lines: 0, untold: 0, last: '' }
+      interval = { cause: about, level, fromMs: now, lines: 0, suppressed: 0, last: '' }
       this.intervals.set(key, interval)
     }
     if (interval.lines < LINES) {
       interval.lines += 1
       this.logger[level](message, fields)
     } else {
-      interval.untold += 1
+      interval.suppressed += 1
       interval.last = message
     }
   }
 
   private summarise(interval: Interval, now: number): void {
-    const { cause, level, untold, last, fromMs } = interval
-    if (untold === 0) return
-    interval.untold = 0
+    const { cause, level, suppressed, last, fromMs } = interval
+    if (suppressed === 0) return
+    interval.suppressed = 0
     const where = cause.phase === undefined ? '' : ` in ${cause.phase}`
     const name = cause.name === undefined ? '' : ` (${cause.name})`
     const look = this.lookAt(cause)
     this.logger[level](
-      `${cause.kind}: ${untold} more${where}${name} within ${formatMs(now - fromMs)} that were not logged individually; the last: ${last}${look && `; ${look}`}`,
-      { ...cause, count: untold },
+      `${cause.kind}: ${suppressed} more${where}${name} within ${formatMs(now - fromMs)} that were not logged individually; the last: ${last}${look && `; ${look}`}`,
+      { ...cause, count: suppressed },
     )
   }
 }

@@ -2,10 +2,10 @@ import type {
   ChildList,
   DocumentName,
   HistoryEntry,
+  PendingInsert,
   RecordedError,
   StoredAnswer,
   StoredAwaits,
-  StoredNext,
   StoredParent,
   StoredQuestion,
 } from '../../lock/index.js'
@@ -70,7 +70,7 @@ export interface Progress {
   /** The operation on many documents that has set its state last; absent: none, or it was undone. */
   readonly stateBy?: string
   /** The data that inserts have kept for it while it was held (docs/inserting.md); absent: nothing. */
-  readonly next?: StoredNext
+  readonly next?: PendingInsert
   /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
   /** The events in its life, oldest first: the newest 20 entries. */

@@ -43,7 +43,7 @@ export interface RunsThreads {
 type AnyPhase = Handler<any, any>
 
 const threadOptions = t.object({
-  export: t.withDefault(t.aName, 'default'),
+  export: t.withDefault(t.name, 'default'),
   terminateAfter: t.withDefault(t.duration('0ms', '1h'), '500ms'),
 } satisfies t.TypesOf<ThreadOptions>)
 

@@ -53,7 +53,7 @@ export class ThreadCall {
         resolve()
       }),
     )
-    port1.on('message', (message: FromThread) => this.heard(message))
+    port1.on('message', (message: FromThread) => this.received(message))
   }
 
   /**
@@ -122,10 +122,11 @@ export class ThreadCall {
   private hearTheRest(): void {
     const { port1 } = this.channel
     if (this.closed) return // Node's receiveMessageOnPort crashes the process on a port that has closed
-    for (let entry = receiveMessageOnPort(port1); entry; entry = receiveMessageOnPort(port1)) this.heard(entry.message)
+    for (let entry = receiveMessageOnPort(port1); entry; entry = receiveMessageOnPort(port1))
+      this.received(entry.message)
   }
 
-  private heard(message: FromThread): void {
+  private received(message: FromThread): void {
     if (message.kind === 'log') this.logged(message)
     else if (message.kind === 'call') void this.called(message)
     else void this.checkpoint(message)

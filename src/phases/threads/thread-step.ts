@@ -51,7 +51,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     this.progress = (document[task.progressField] ?? {}) as Progress
     this.cell = new Cell(task.cell)
     this.port = task.port
-    this.port.on('message', (message: ToThread) => this.heard(message))
+    this.port.on('message', (message: ToThread) => this.received(message))
   }
 
   /**
@@ -117,7 +117,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     else answer?.resolve(this.wire.document(value)['value'])
   }
 
-  private heard(message: ToThread): void {
+  private received(message: ToThread): void {
     if (message.kind === 'abort') {
       this.lookAtCell()
       return

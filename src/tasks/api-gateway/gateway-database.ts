@@ -26,7 +26,7 @@ const VALIDATOR = {
 }
 
 /** The owner of the database with this name. It has no owner as long as it contains at most our first collection, without a marker. */
-type Ownership = 'ours' | 'nobodys' | { readonly whose: string }
+type Ownership = 'ours' | 'unowned' | { readonly whose: string }
 
 /** Actually creates the database, with a validator on its first collection, and marks it as this gateway's. */
 export function databaseCreating(collections: Collections): Handler<'Created' | 'Deleting', GatewayDatabase> {
@@ -42,7 +42,7 @@ export function databaseCreating(collections: Collections): Handler<'Created' | 
     if (!(await database.create())) return step.park(`database ${database.name} exists with different capitalization`)
     await holder.insert(database.marker(), { db: database.name, collection: FIRST_COLLECTION })
     const after = await database.ownership()
-    if (after === 'nobodys') throw holder.lost()
+    if (after === 'unowned') throw holder.lost()
     if (after !== 'ours') return step.park(`database ${database.name} exists and belongs to ${after.whose}`)
     return step.moveTo('Created', { set: { database: database.name } })
   }
@@ -89,7 +89,7 @@ class OwnDatabase {
     const others = (await this.target.listCollections({}, { nameOnly: true }).toArray())
       .map((collection) => collection.name)
       .filter((name) => name !== FIRST_COLLECTION && !name.startsWith('system.'))
-    return others.length === 0 ? 'nobodys' : { whose: `somebody else: it has ${others.slice(0, 3).join(', ')}` }
+    return others.length === 0 ? 'unowned' : { whose: `somebody else: it has ${others.slice(0, 3).join(', ')}` }
   }
 
   /** Returns false if MongoDB has a database whose name differs only by case. */

@@ -13,7 +13,7 @@ export const OUTCOMES: Record<Told['end'], readonly RecordedOutcome[] | null> = 
   released: ['released'],
   checkpoint: ['checkpoint'],
   sleepUntilDeadline: ['wait'],
-  putAside: null,
+  quarantine: null,
 }
 
 /** What anybody else does to a document that has a holder whose lease has passed. */

@@ -80,7 +80,7 @@ export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
     this.put('life')
   }
 
-  protected override heard(said: FromWorker): void {
+  protected override received(said: FromWorker): void {
     this.unanswered = 0
     if (said.kind === 'answer') this.answers.get(said.ask)?.(said.answer)
   }

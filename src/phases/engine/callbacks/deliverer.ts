@@ -21,9 +21,9 @@ import { readProjection } from '../../model/settings.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
-import { type Callee, Caller, type LaneName, outboxLeaseMs } from './caller.js'
+import { type CallIsolation, SUSPECT_MOST_MS } from './call-isolation.js'
+import { CallbackInvoker, type DeliveryCall, type LaneName, outboxLeaseMs } from './callback-invoker.js'
 import { nextTurn, OutboxWriter, within } from './outbox-writer.js'
-import { SUSPECT_MOST_MS, type Suspects } from './suspects.js'
 
 /** The most documents with a recorded end that are kept in memory: looks find any others. */
 const MOST_KEPT = 10_000
@@ -45,7 +45,7 @@ export const outboxesOf = (model: LifecycleModel, collection: Collection, own: r
 
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
-  readonly suspects: Suspects
+  readonly callIsolation: CallIsolation
   /** The callbacks that the process has. */
   readonly callbacks: Callbacks
   readonly identity: string
@@ -53,7 +53,7 @@ export interface DelivererOptions {
 }
 
 /** A document in hand: its delivery, and its call. */
-interface InHand extends Delivery, Callee {
+interface OpenDelivery extends Delivery, DeliveryCall {
   readonly outbox: Outbox
   /** True if its call has lasted for longer than a quick one: it takes no room from others. */
   isAside: boolean
@@ -67,7 +67,7 @@ interface InHand extends Delivery, Callee {
  * it was taken out. If it fails, its outbox is let go with the error and tried again after a pause. After `maxAttempts` it waits for a person, with
  * all entries that follow. So a callback that hangs or throws holds up its own document's callbacks, and takes a place for a moment ({@link Lane}).
  * It costs no other document anything. One that ends its process costs each document that is called beside it some tries, but not the last one
- * ({@link Suspects}).
+ * ({@link CallIsolation}).
  */
 export class Deliverer {
   private readonly of: Outboxes
@@ -77,12 +77,12 @@ export class Deliverer {
   private readonly stored = new Map<string, unknown>()
   /** The lanes with outboxes still to find, from a look or the search before. */
   private readonly toFind = new Set<LaneName>()
-  /** Suspects in hand that may still end this process. */
-  private suspectsInHand = 0
+  /** Suspects in progress that may still end this process. */
+  private suspectsInProgress = 0
   /** True if outboxes that others left behind go next, so that those recorded here don't keep them waiting. */
   private areOthersNext = false
-  private readonly inHand = new Map<string, InHand>()
-  private readonly caller: Caller
+  private readonly inProgress = new Map<string, OpenDelivery>()
+  private readonly invoker: CallbackInvoker
   private readonly writer: OutboxWriter
   /** The most outboxes of the first lane that are held at the same time. */
   private most: number
@@ -98,7 +98,7 @@ export class Deliverer {
     this.of = outboxesOf(env.model, env.collection, own)
     this.projection = readProjection(settings)
     this.leaseMs = outboxLeaseMs(env.model)
-    this.caller = new Caller(env, callbacks)
+    this.invoker = new CallbackInvoker(env, callbacks)
     this.writer = new OutboxWriter(this.of, this.leaseMs, options)
     this.most = settings.concurrency
   }
@@ -143,9 +143,9 @@ export class Deliverer {
   /** Stops: running callbacks may finish within `graceMs`, then their signals abort. Undelivered events are left to other replicas. */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
-    this.caller.stop()
+    this.invoker.stop()
     await Promise.race([this.settled(), wait(graceMs)])
-    this.caller.abort()
+    this.invoker.abort()
     await Promise.race([this.settled(), wait(lastMs)])
   }
 
@@ -154,8 +154,8 @@ export class Deliverer {
     // An end that was recorded just before this round ended saw it still under way, and is taken in another one.
     const over = (isDone: boolean) => {
       this.taking = undefined
-      const mayTake = this.room('first') > 0 || this.options.suspects.alone
-      if (isDone && mayTake && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
+      const mayTake = this.room('first') > 0 || this.options.callIsolation.alone
+      if (isDone && mayTake && [...this.stored.keys()].some((key) => !this.inProgress.has(key))) this.take()
     }
     this.taking = this.takeAll().then(
       () => over(true),
@@ -171,9 +171,9 @@ export class Deliverer {
     // In the next turn, so that steps that end together are taken together.
     await nextTurn()
     // The suspect may be another lifecycle's, and nothing else would report its end here.
-    while (this.options.suspects.alone && !this.stopping) await this.options.suspects.alone
+    while (this.options.callIsolation.alone && !this.stopping) await this.options.callIsolation.alone
     while (!this.stopping) {
-      const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, this.room('first'))
+      const own = [...this.stored].filter(([key]) => !this.inProgress.has(key)).slice(0, this.room('first'))
       const lanes = this.lanesToSearch()
       if (own.length > 0 && !(lanes.length > 0 && this.areOthersNext)) {
         for (const [key] of own) this.stored.delete(key)
@@ -196,12 +196,12 @@ export class Deliverer {
 
   /** The number of outboxes that may be taken now: 0 where there is no place for another call. */
   private room(lane: LaneName): number {
-    const { isFull, passesOn } = this.caller.lane(lane)
-    if (this.options.suspects.alone || isFull) return 0
+    const { isFull, passesOn } = this.invoker.lane(lane)
+    if (this.options.callIsolation.alone || isFull) return 0
     const mostQuick = lane === 'first' ? this.most : this.options.env.model.settings.concurrency
     const most = passesOn ? Math.max(MOST_HELD, mostQuick) : mostQuick
     let held = 0
-    for (const one of this.inHand.values()) if (one.lane === lane && !one.isAside) held += 1
+    for (const one of this.inProgress.values()) if (one.lane === lane && !one.isAside) held += 1
     return Math.max(0, most - held)
   }
 
@@ -210,22 +210,22 @@ export class Deliverer {
     const room = this.room(lane)
     const due = await this.due(lane === 'first' ? 'untried' : 'failed', room)
     // If none is taken, other replicas were first, or the outboxes can't be taken yet: a later look finds the rest.
-    const { met } = due.length > 0 ? await this.deliver(due.map(({ id }) => id)) : { met: 0 }
-    const isMore = due.length === room && met > 0
+    const { settledCount } = due.length > 0 ? await this.deliver(due.map(({ id }) => id)) : { settledCount: 0 }
+    const isMore = due.length === room && settledCount > 0
     if (lane === 'again') await this.takeSuspects()
-    if (!isMore && (lane === 'first' || this.suspectsInHand === 0)) this.toFind.delete(lane)
+    if (!isMore && (lane === 'first' || this.suspectsInProgress === 0)) this.toFind.delete(lane)
     return isMore
   }
 
   private due(kind: DueKind, limit: number) {
     const { env } = this.options
-    const inHand = [...this.inHand.values()].filter(({ isAside }) => !isAside)
-    const skipped = [...env.refusing.refusedIds(), ...inHand.map(({ id }) => id)]
+    const inProgress = [...this.inProgress.values()].filter(({ isAside }) => !isAside)
+    const skipped = [...env.refusing.refusedIds(), ...inProgress.map(({ id }) => id)]
     return dueOutboxes(this.of, this.time(), limit, { kind, skipped })
   }
 
   private async takeSuspects(): Promise<void> {
-    const { suspects, env } = this.options
+    const { callIsolation, env } = this.options
     const { concurrency, maxAttempts } = env.model.settings
     const room = this.room('again')
     if (room === 0) return
@@ -235,15 +235,15 @@ export class Deliverer {
     let most = concurrency
     for (const one of due) {
       most = Math.min(most, isLast(one) ? 1 : Math.max(1, Math.floor(concurrency / 4 ** (one.tries - 1))))
-      if (suspects.alone || suspects.inHand + some.length >= most) break
+      if (callIsolation.alone || callIsolation.inProgress + some.length >= most) break
       some.push(one.id)
     }
     if (some.length === 0) return
-    const end = isLast(due[0]!) ? suspects.isolate() : undefined
+    const end = isLast(due[0]!) ? callIsolation.isolate() : undefined
     const add = (count: number) => {
-      suspects.inHand += count
-      this.suspectsInHand += count
-      if (suspects.inHand === 0) end?.()
+      callIsolation.inProgress += count
+      this.suspectsInProgress += count
+      if (callIsolation.inProgress === 0) end?.()
     }
     add(some.length)
     let taken = 0
@@ -267,7 +267,7 @@ export class Deliverer {
   private async deliver(
     ids: readonly unknown[],
     { justStored = false, areSuspects = false } = {},
-  ): Promise<{ readonly met: number; readonly carried: readonly Promise<void>[] }> {
+  ): Promise<{ readonly settledCount: number; readonly carried: readonly Promise<void>[] }> {
     const { env, identity, outage } = this.options
     const startedMs = env.clock.monotonicMs()
     const isMost = ids.length >= this.room('first')
@@ -291,7 +291,7 @@ export class Deliverer {
     const carried = documents.map((document) => {
       const id: unknown = document['_id']
       const outbox = outboxIn(document[this.of.progress])
-      const one: InHand = {
+      const one: OpenDelivery = {
         ...{ id, token, document, outbox, leaseUntilMs, isSuspect: areSuspects, isAside: false },
         lane: outbox.tries > 1 ? 'again' : 'first',
         onAside: () => {
@@ -300,16 +300,16 @@ export class Deliverer {
         },
       }
       const key = idKey(id)
-      this.inHand.set(key, one)
+      this.inProgress.set(key, one)
       const done = this.carry(one).finally(() => {
-        if (this.inHand.get(key) === one) this.inHand.delete(key)
+        if (this.inProgress.get(key) === one) this.inProgress.delete(key)
         this.takeMore()
       })
       this.work(done)
       return done
     })
     void Promise.allSettled(carried).then(() => this.adapt(isMost, env.clock.monotonicMs() - startedMs))
-    return { met: documents.length + unreadable.length + refused.length, carried }
+    return { settledCount: documents.length + unreadable.length + refused.length, carried }
   }
 
   private takeMore(): void {
@@ -328,7 +328,7 @@ export class Deliverer {
   }
 
   /** Delivers one document's entries to their callbacks, one after the other, up to the first callback that this process doesn't have. */
-  private async carry(one: InHand): Promise<void> {
+  private async carry(one: OpenDelivery): Promise<void> {
     const { clock, model } = this.options.env
     const { open, tries, isDamaged } = one.outbox
     const isRemoved = one.document['phase'] === removedPhase(model.name)
@@ -342,17 +342,19 @@ export class Deliverer {
     // A person has changed it by hand: the write decides anew which entry is next.
     const removed = open.length === 0 && isRemoved ? removedPhase(model.name) : undefined
     if (own.length === 0)
-      await this.writer.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false, removed })
+      await this.writer.acknowledge({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false, removed })
     for (const [i, entry] of own.entries()) {
       const isLast = isLastEntry(entry)
       if (isLast && !isRemoved) return this.writer.letGo(one, { error: NOT_REMOVED, pauseMs: null })
       one.isAside = false
-      const why = await this.caller.call(one, entry, i === 0 ? tries : 1)
+      const why = await this.invoker.call(one, entry, i === 0 ? tries : 1)
       if (why) return this.writer.letGo(one, why)
       const leaseUntilMs = clock.monotonicMs() + this.leaseMs
       const { id, token } = one
       const removed = isLast ? removedPhase(model.name) : undefined
-      if (!(await this.writer.takeOut({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed })))
+      if (
+        !(await this.writer.acknowledge({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed }))
+      )
         return
       one.leaseUntilMs = leaseUntilMs
     }

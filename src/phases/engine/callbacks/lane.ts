@@ -1,5 +1,5 @@
 import { systemClock } from '../../../time/index.js'
-import { Places } from '../places/places.js'
+import { StepSemaphore } from '../concurrency/step-semaphore.js'
 
 /** The longest time that a call keeps its place: a quick one returns sooner. */
 const KEEPS_MS = 250
@@ -18,16 +18,16 @@ const WAITS_MOST_MS = 1_500
  * Invariant: a call waits only for calls that have just begun, unless 1,500 run aside. No more than `concurrency` + 1,500 run at the same time.
  */
 export class Lane {
-  private readonly places: Places
+  private readonly semaphore: StepSemaphore
   private asideCount = 0
 
   constructor(private readonly concurrency: number) {
-    this.places = new Places(concurrency, 0)
+    this.semaphore = new StepSemaphore(concurrency, 0)
   }
 
   /** True if there is no place for another call. */
   get isFull(): boolean {
-    return this.places.takenCount >= this.concurrency
+    return this.semaphore.takenCount >= this.concurrency
   }
 
   /** True if calls go aside sooner than after 250 ms, because many hang: a call that waits for a place gets one soon. */
@@ -37,7 +37,7 @@ export class Lane {
 
   /** Gives every call a place from now on. */
   open(): void {
-    this.places.letAllIn()
+    this.semaphore.open()
   }
 
   /**
@@ -47,9 +47,9 @@ export class Lane {
    */
   async enter(onAside: () => void): Promise<(() => void) | undefined> {
     const sinceMs = systemClock.monotonicMs()
-    const turn = this.places.take('loop', sinceMs)
+    const turn = this.semaphore.acquire('loop', sinceMs)
     if (turn) {
-      setTimeout(() => this.places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
+      setTimeout(() => this.semaphore.expire(sinceMs + 1), WAITS_MOST_MS).unref()
       if (!(await turn)) return undefined
     }
     let isAside = false
@@ -60,14 +60,14 @@ export class Lane {
       }
       isAside = true
       this.asideCount += 1
-      this.places.giveBack('loop')
+      this.semaphore.release('loop')
       onAside()
     }
     let timer = setTimeout(goAside, this.keepsMs())
     return () => {
       clearTimeout(timer)
       if (isAside) this.asideCount -= 1
-      else this.places.giveBack('loop')
+      else this.semaphore.release('loop')
     }
   }
 

@@ -1,13 +1,13 @@
 import { Batcher } from '../../../concurrency/index.js'
 import {
+  type Acknowledgement,
+  acknowledgeOutboxes,
   type Delivery,
   type Leaving,
   type LetGo,
   letGoOutboxes,
   type Outboxes,
   type Refused,
-  type Told,
-  toldOutboxes,
 } from '../../../lock/index.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
@@ -26,11 +26,11 @@ export interface OutboxWriterOptions {
  */
 export class OutboxWriter {
   /** One group at a time is taken out, the next one gathers in the meantime. */
-  private readonly told = new Batcher<Told, boolean>(
+  private readonly told = new Batcher<Acknowledgement, boolean>(
     async (all, { back }) => {
       // An owner may have locked one of its documents.
       const timer = setTimeout(back, GATHERS_MOST_MS)
-      return this.takenOut(all).finally(() => clearTimeout(timer))
+      return this.acknowledgeAll(all).finally(() => clearTimeout(timer))
     },
     () => 1,
   )
@@ -46,8 +46,8 @@ export class OutboxWriter {
    * Takes delivered entries out of an outbox. The last ones of a document go together with those of others that end in this turn of the event loop,
    * or while the group before them is written. True if the outbox is still held.
    */
-  async takeOut(one: Told): Promise<boolean> {
-    if (one.goesOn) return this.takenOut([one])
+  async acknowledge(one: Acknowledgement): Promise<boolean> {
+    if (one.goesOn) return this.acknowledgeAll([one])
     await this.told.ask(one)
     return false
   }
@@ -69,9 +69,9 @@ export class OutboxWriter {
     }
   }
 
-  private async takenOut(all: readonly Told[]): Promise<boolean> {
+  private async acknowledgeAll(all: readonly Acknowledgement[]): Promise<boolean> {
     try {
-      const { matched, refused } = await toldOutboxes(this.of, all, this.leaseMs)
+      const { matched, refused } = await acknowledgeOutboxes(this.of, all, this.leaseMs)
       this.refused(refused)
       return matched === all.length
     } catch (error) {

@@ -9,12 +9,12 @@ import {
 } from '../../../lock/index.js'
 import type { LimitNeed, Phase } from '../../model/model.js'
 import { readProjection } from '../../model/settings.js'
+import type { PrefetchTargets } from '../concurrency/prefetch-target.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
-import type { KeyedClaim } from '../limits/key-limits.js'
-import type { Capacities } from '../places/capacity.js'
+import type { PartitionedClaim } from '../limits/partition-limits.js'
 import { OutageLog } from '../report/outage-log.js'
-import type { Admission, Company } from './company.js'
+import type { CrashIsolation, IsolatedClaim } from './crash-isolation.js'
 import type { ClaimReport, Obstacle, PhaseQueue } from './phase-queue.js'
 import { PhaseQueues } from './phase-queues.js'
 
@@ -23,16 +23,16 @@ const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
   readonly claimant: Claimant
-  readonly company: Company
+  readonly isolation: CrashIsolation
   /** The split of due documents among the replicas. */
   readonly workSplit: WorkSplit
   readonly held: HeldDocuments
-  readonly capacities: Capacities
+  readonly prefetchTargets: PrefetchTargets
   readonly outage: OutageLog
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
   /** Called with documents as soon as they have been won, before their claim is over. */
-  readonly onWon: (phase: string, claimed: readonly Claimed[], keyed?: KeyedClaim) => void
+  readonly onWon: (phase: string, claimed: readonly Claimed[], partitioned?: PartitionedClaim) => void
 }
 
 /** Claims the due documents of a lifecycle's phases while there is room, one claim at a time. */
@@ -53,8 +53,8 @@ export class Claimer {
     private readonly env: LifecycleEnvironment,
     private readonly options: ClaimerOptions,
   ) {
-    const { model, clock, logger, slots } = env
-    const { claimant, company, held, workSplit, outage } = options
+    const { model, clock, logger, limitLeases } = env
+    const { claimant, isolation, held, workSplit, outage } = options
     this.queues = new PhaseQueues(model.phases.keys(), {
       clock,
       isPaused: (phase) => this.isPaused(phase),
@@ -70,8 +70,8 @@ export class Claimer {
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
     })
-    company.join(held, model.settings, () => this.queues.freed('isolation', () => true))
-    slots.onFree((needs, by) => this.queues.freed('limits', (phase) => this.canUse(phase, needs, by)))
+    isolation.join(held, model.settings, () => this.queues.freed('isolation', () => true))
+    limitLeases.onFree((needs, by) => this.queues.freed('limits', (phase) => this.canUse(phase, needs, by)))
   }
 
   /** The reason why nothing can be claimed while the claim index is missing; undefined: it isn't missing. */
@@ -115,7 +115,7 @@ export class Claimer {
 
   /** Takes the result of a look, which found due documents in these phases only: all others no longer wait for slots. */
   found(due: ReadonlySet<string>): void {
-    for (const phase of this.queues.found(due)) this.env.slots.noLonger(this.waiter(phase))
+    for (const phase of this.queues.found(due)) this.env.limitLeases.withdraw(this.waiter(phase))
   }
 
   /** Offers a phase after `ms`, when a document of it comes due. */
@@ -131,15 +131,15 @@ export class Claimer {
   offerNamed(phase: string, ids: readonly unknown[]): void {
     const queue = this.queues.of(phase)
     if (!queue || this.stopped || this.isPaused(phase)) return
-    const { company, workSplit } = this.options
+    const { isolation, workSplit } = this.options
     const isFree =
       !this.limitsOf(phase) &&
-      !this.isKeyed(phase) &&
+      !this.isPartitioned(phase) &&
       !this.current &&
       !this.othersDue &&
       !this.hasBacklog &&
       this.roomFor(phase) >= ids.length &&
-      company.isOpen
+      isolation.isOpen
     if (isFree) this.run(() => this.takeNamed(queue, ids))
     else {
       // They may not be stored yet: if the next claim comes too early, another one follows before the tick.
@@ -179,9 +179,9 @@ export class Claimer {
 
   private roomFor(phase: string): number {
     if (this.isPaused(phase)) return 0
-    const { capacities, held } = this.options
+    const { prefetchTargets, held } = this.options
     const kind = this.env.kindOf(phase)
-    return held.isFull ? 0 : capacities[kind].room(held.sizeOf(kind))
+    return held.isFull ? 0 : prefetchTargets[kind].toClaim(held.sizeOf(kind))
   }
 
   private next(): PhaseQueue | undefined {
@@ -189,10 +189,10 @@ export class Claimer {
   }
 
   private async takeNamed(queue: PhaseQueue, ids: readonly unknown[]): Promise<void> {
-    const { company } = this.options
-    const admission = company.admission(this.env.model.settings, this.passedOver)
-    admission.own.total += ids.length // none of them is a suspect
-    const result = await this.claim(queue, admission, (won) => this.claims.claimNamed(queue.phase, ids, won))
+    const { isolation } = this.options
+    const isolated = isolation.forClaim(this.env.model.settings, this.passedOver)
+    isolated.own.total += ids.length // none of them is a suspect
+    const result = await this.claim(queue, isolated, (won) => this.claims.claimNamed(queue.phase, ids, won))
     if (!result) return
     // The ring may have come before they were stored.
     if (result.notFound > 0) queue.retryIn(0, this.now())
@@ -218,26 +218,32 @@ export class Claimer {
     queue.begins()
     const limit = this.limitsOf(phase) ? await this.takeSlots(queue, room) : room
     if (limit === 0) return undefined
-    const keyed = this.isKeyed(phase) ? env.keys?.forClaim() : undefined
-    if (keyed) queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
+    const partitioned = this.isPartitioned(phase) ? env.partitions?.forClaim() : undefined
+    if (partitioned) queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
     let claimed = 0
-    const admission = this.options.company.admission(env.model.settings, this.passedOver)
+    const isolated = this.options.isolation.forClaim(env.model.settings, this.passedOver)
     const send = (won: (some: readonly Claimed[]) => void) => {
       const count = (some: readonly Claimed[]) => {
         claimed += some.length // even if a later command of the claim fails
         won(some)
       }
-      return this.claims.claimBatch(phase, limit, count, keyed ? [keyed, admission] : [admission], keyed)
+      return this.claims.claimBatch(
+        phase,
+        limit,
+        count,
+        partitioned ? [partitioned, isolated] : [isolated],
+        partitioned,
+      )
     }
-    const result = await this.claim(queue, admission, send, keyed)
+    const result = await this.claim(queue, isolated, send, partitioned)
     const by = claimed > 0 ? this.waiter(phase) : undefined
-    keyed?.over(by)
-    if (this.limitsOf(phase)) env.slots.giveUnused(env.model.phases.get(phase)!, limit - claimed, by)
-    const isHeldBack = keyed?.heldBack && result !== undefined // a claim that failed is left to the next look
+    partitioned?.over(by)
+    if (this.limitsOf(phase)) env.limitLeases.releaseUnused(env.model.phases.get(phase)!, limit - claimed, by)
+    const isHeldBack = partitioned?.heldBack && result !== undefined // a claim that failed is left to the next look
     if (!isHeldBack) queue.waitsNoLonger('limits')
     if (!result) return undefined
     this.noIndex.succeeded()
-    queue.ends(this.reportOf(result, limit, claimed, admission, keyed), this.now(), this.queues.nextTicket())
+    queue.ends(this.reportOf(result, limit, claimed, isolated, partitioned), this.now(), this.queues.nextTicket())
     return result
   }
 
@@ -245,17 +251,16 @@ export class Claimer {
     result: ClaimResult,
     limit: number,
     won: number,
-    admission: Admission,
-    keyed?: KeyedClaim,
+    isolated: IsolatedClaim,
+    partitioned?: PartitionedClaim,
   ): ClaimReport {
-    const { company } = this.options
+    const { isolation } = this.options
     const obstacles: { by: Obstacle; inMs?: number }[] = []
-    if (keyed?.heldBack) obstacles.push({ by: 'limits', inMs: this.env.keys!.againInMs })
+    if (partitioned?.heldBack) obstacles.push({ by: 'limits', inMs: this.env.partitions!.againInMs })
     // Isolation kept some due documents from being claimed. If the one that was to be alone has no slot of its value, the others needn't wait for it.
-    const makesWay = admission.passedOver && keyed?.wasInVain && admission.own.isQuiet && company.makesWay()
-    const { againInMs } = company
-    if (admission.passedOver)
-      obstacles.push({ by: 'isolation', ...(againInMs > 0 && !makesWay && { inMs: againInMs }) })
+    const makesWay = isolated.passedOver && partitioned?.wasStarved && isolated.own.isQuiet && isolation.makesWay()
+    const { againInMs } = isolation
+    if (isolated.passedOver) obstacles.push({ by: 'isolation', ...(againInMs > 0 && !makesWay && { inMs: againInMs }) })
     return {
       won,
       wonKeys: () => result.claimed.map(({ lease }) => lease.key),
@@ -271,8 +276,8 @@ export class Claimer {
   }
 
   /** True if documents of a phase need a slot of their key: in working phases only, as with other limits. */
-  private isKeyed(phase: string): boolean {
-    return this.env.keys !== undefined && this.env.model.phases.get(phase)?.kind === 'working'
+  private isPartitioned(phase: string): boolean {
+    return this.env.partitions !== undefined && this.env.model.phases.get(phase)?.kind === 'working'
   }
 
   private limitsOf(phase: string): Phase | undefined {
@@ -284,19 +289,19 @@ export class Claimer {
   private canUse(phase: string, needs: readonly LimitNeed[], by: string | undefined): boolean {
     if (by === this.waiter(phase)) return false
     const own = new Set(this.limitsOf(phase)?.limits?.map(({ limit }) => limit))
-    return needs.some((need) => own.has(need.limit) || (this.isKeyed(phase) && this.env.keys!.isOne(need)))
+    return needs.some((need) => own.has(need.limit) || (this.isPartitioned(phase) && this.env.partitions!.isOne(need)))
   }
 
   /** Takes slots for documents of a phase. Without any, it is offered again when some are given back here, after a while, or by the next look. */
   private async takeSlots(queue: PhaseQueue, most: number): Promise<number> {
-    const { slots, model } = this.env
+    const { limitLeases, model } = this.env
     const limited = model.phases.get(queue.phase)!
     const waiter = this.waiter(queue.phase)
     try {
       queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
-      const count = await slots.take(limited, most, waiter)
+      const count = await limitLeases.take(limited, most, waiter)
       if (count > 0) queue.waitsNoLonger('limits')
-      else queue.blocked('limits', this.now(), slots.againInMs(limited, waiter))
+      else queue.blocked('limits', this.now(), limitLeases.againInMs(limited, waiter))
       return count
     } catch (error) {
       queue.fails()
@@ -311,11 +316,11 @@ export class Claimer {
    */
   private async claim<Result extends ClaimResult>(
     queue: PhaseQueue,
-    admission: Admission,
+    isolated: IsolatedClaim,
     send: (won: (claimed: readonly Claimed[]) => void) => Promise<Result>,
-    keyed?: KeyedClaim,
+    partitioned?: PartitionedClaim,
   ): Promise<Result | undefined> {
-    const { company, outage, onWon } = this.options
+    const { isolation, outage, onWon } = this.options
     const { phase } = queue
     try {
       await this.env.keepTermsFresh()
@@ -323,7 +328,7 @@ export class Claimer {
         queue.forgets() // the pause has just been read
         return undefined
       }
-      const result = await send((claimed) => onWon(phase, claimed, keyed))
+      const result = await send((claimed) => onWon(phase, claimed, partitioned))
       outage.succeeded()
       this.report(phase, result)
       return result
@@ -334,11 +339,11 @@ export class Claimer {
       this.failedWith(error)
       return undefined
     } finally {
-      company.over(admission)
-      this.passedOver = admission.passedOver ?? this.passedOver
-      if (admission.passedOver) {
+      isolation.over(isolated)
+      this.passedOver = isolated.passedOver ?? this.passedOver
+      if (isolated.passedOver) {
         queue.waits('isolation')
-        company.isWaitedFor = true
+        isolation.isWaitedFor = true
       }
     }
   }
@@ -353,7 +358,7 @@ export class Claimer {
   private report(phase: string, result: ClaimResult): void {
     const { model, observer, broken, kindOf } = this.env
     const { claimed, candidates, lost } = result
-    if (claimed.length > 0) this.options.capacities[kindOf(phase)].adapt()
+    if (claimed.length > 0) this.options.prefetchTargets[kindOf(phase)].adapt()
     broken.claimed(result)
     if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
     // Another replica, unknown to the last look, claims here.

@@ -5,11 +5,11 @@ import type { LifecycleModel } from '../../model/model.js'
 import type { BoundedLog } from '../../reporting/bounded-log.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver, StepEnded } from '../../reporting/observer.js'
-import type { KeyLimits } from '../limits/key-limits.js'
-import type { Slots } from '../limits/slots.js'
-import type { PlaceKind } from '../places/places.js'
+import type { StepKind } from '../concurrency/step-semaphore.js'
+import type { LimitLeases } from '../limits/limit-leases.js'
+import type { PartitionLimits } from '../limits/partition-limits.js'
 import type { BrokenReports } from '../report/broken-reports.js'
-import type { Family } from './family.js'
+import type { RelatedLifecycles } from './related-lifecycles.js'
 
 /** The environment of every part of a replica. */
 export interface Environment {
@@ -37,13 +37,13 @@ export interface LifecycleEnvironment extends Environment {
   /** Whether a replica with another definition of it has started since, as of the last reading. */
   readonly isSuperseded: () => boolean
   /** The kind of place that a phase's handler runs in. */
-  readonly kindOf: (phase: string) => PlaceKind
+  readonly kindOf: (phase: string) => StepKind
   /** The limits of each value of a field; undefined: it has no such limit. */
-  readonly keys: KeyLimits | undefined
+  readonly partitions: PartitionLimits | undefined
   /** This replica's slots of limits, for all of its lifecycles. */
-  readonly slots: Slots
+  readonly limitLeases: LimitLeases
   /** The parents and children of its documents. */
-  readonly relatives: Family
+  readonly related: RelatedLifecycles
   /** Notified of each recorded end of a step, and of other events to deliver; undefined: the lifecycle has no callbacks. */
   readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
   /** Keeps the ends of steps; undefined: nothing is kept. */

@@ -1,5 +1,5 @@
 import { idBytes } from '../../../lock/index.js'
-import type { PlaceKind } from '../places/places.js'
+import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { Held } from './held.js'
 
 /** The bytes of `_id`s after which no more is claimed. One more claim comes on top; a command holds 16 MB, and names each up to twice. */
@@ -9,7 +9,7 @@ const MOST_ID_BYTES = 4_000_000
 export class HeldDocuments {
   private readonly byId = new Map<string, Held>()
   private readonly superseded = new Set<Held>()
-  private readonly sizes: Record<PlaceKind, number> = { loop: 0, thread: 0 }
+  private readonly sizes: Record<StepKind, number> = { loop: 0, thread: 0 }
   private bytesOfIds = 0
   private waiters: (() => void)[] = []
 
@@ -18,7 +18,7 @@ export class HeldDocuments {
   }
 
   /** The number of held documents whose steps run in places of a kind. */
-  sizeOf(kind: PlaceKind): number {
+  sizeOf(kind: StepKind): number {
     return this.sizes[kind]
   }
 

@@ -2,7 +2,7 @@ import { BSON, type Document } from 'mongodb'
 import { type CancelRequest, type DeadlineHold, isValid, type Lease, underHold } from '../../../lock/index.js'
 import type { StepAborted } from '../../errors/errors.js'
 import type { LimitNeed, Phase } from '../../model/model.js'
-import type { PlaceKind } from '../places/places.js'
+import type { StepKind } from '../concurrency/step-semaphore.js'
 
 /** The age of its data after which a chain of steps reads its document again, and yields if it must. */
 export const FRESH_MS = 1_000
@@ -18,7 +18,7 @@ export interface Held {
   readonly unreadable: Error | undefined
   readonly phase: Phase
   /** The kind of place that its steps run in. */
-  readonly kind: PlaceKind
+  readonly kind: StepKind
   /** The monotonic time of the claim: a chain of steps that goes on for long yields. */
   readonly claimedAtMs: number
   /** The monotonic time when its current round began: the wait for a place, its step and the recording. */
@@ -32,7 +32,7 @@ export interface Held {
   /** The limits that have slots in use for it. */
   limits: readonly LimitNeed[] | undefined
   /** True if its key was changed while it was claimed, so it has no slot of that key. */
-  readonly isKeyless: boolean
+  readonly hasNoPartitionSlot: boolean
   /** The owner's request to stop its step. */
   cancelled?: CancelRequest
 }

@@ -14,20 +14,20 @@ import {
 import { EndlessSteps } from '../../errors/errors.js'
 import type { LifecycleModel } from '../../model/model.js'
 import type { ThreadPool } from '../../threads/index.js'
-import type { Suspects } from '../callbacks/suspects.js'
+import type { CallIsolation } from '../callbacks/call-isolation.js'
 import { Claimer, type ClaimerOptions } from '../claim/claimer.js'
-import type { Company } from '../claim/company.js'
+import type { CrashIsolation } from '../claim/crash-isolation.js'
+import { PrefetchTarget, type PrefetchTargets } from '../concurrency/prefetch-target.js'
+import type { SharedSemaphore } from '../concurrency/shared-semaphore.js'
+import { StepSemaphore } from '../concurrency/step-semaphore.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { Family } from '../context/family.js'
+import type { RelatedLifecycles } from '../context/related-lifecycles.js'
 import { FRESH_MS, type Held, stepsSoFar, waitedMs } from '../lease/held.js'
 import { HeldDocuments } from '../lease/held-documents.js'
-import type { KeyedClaim } from '../limits/key-limits.js'
-import type { Slots } from '../limits/slots.js'
+import type { LimitLeases } from '../limits/limit-leases.js'
+import type { PartitionedClaim } from '../limits/partition-limits.js'
 import type { ReplicaSettings } from '../options/check-options.js'
 import type { RunnableLifecycle } from '../options/replica-options.js'
-import { type Capacities, Capacity } from '../places/capacity.js'
-import { Places } from '../places/places.js'
-import type { SharedPlaces } from '../places/shared-places.js'
 import { OutcomeRecorder } from '../record/outcome-recorder.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
@@ -46,15 +46,15 @@ export interface ReplicaParts {
   readonly registry: LifecycleRegistry
   readonly liveReplicas: LiveReplicas
   /** The rules for documents that may be held together. */
-  readonly company: Company
+  readonly isolation: CrashIsolation
   /** The suspects of its callbacks. */
-  readonly suspects: Suspects
+  readonly callIsolation: CallIsolation
   /** The slots of limits. */
-  readonly slots: Slots
+  readonly limitLeases: LimitLeases
   /** The parents and children of its documents. */
-  readonly relatives: Family
+  readonly related: RelatedLifecycles
   /** The places, one of which each running step takes; undefined: any number. */
-  readonly sharedPlaces: SharedPlaces | undefined
+  readonly sharedSemaphore: SharedSemaphore | undefined
   /** The threads for handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
@@ -71,8 +71,8 @@ export class LifecycleRunner {
   /** Claims documents; due phases are offered to it. */
   readonly claimer: Claimer
   private readonly held = new HeldDocuments()
-  private readonly places: Places
-  private readonly capacities: Capacities
+  private readonly semaphore: StepSemaphore
+  private readonly prefetchTargets: PrefetchTargets
   private readonly endings: EndingRules
   private readonly steps: StepRunner
   private readonly outcomes: OutcomeRecorder
@@ -88,35 +88,38 @@ export class LifecycleRunner {
     handlers: RunnableLifecycle['handlers'],
   ) {
     const { model, clock, logger } = env
-    const { threads, monitor, sharedPlaces: shared } = parts
+    const { threads, monitor, sharedSemaphore: shared } = parts
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
     // Handlers in threads have places of their own: documents that wait for a thread take none from the others, and are not hoarded.
     const inThreads = Math.min(concurrency, threads.size)
-    this.places = new Places(concurrency, inThreads, shared, () => this.claimer.claimIfRoom())
-    const mayRun = shared && (() => this.places.mayRun(shared))
-    this.capacities = { loop: new Capacity(concurrency, mayRun), thread: new Capacity(inThreads, mayRun) }
+    this.semaphore = new StepSemaphore(concurrency, inThreads, shared, () => this.claimer.claimIfRoom())
+    const mayRun = shared && (() => this.semaphore.mayRun(shared))
+    this.prefetchTargets = {
+      loop: new PrefetchTarget(concurrency, mayRun),
+      thread: new PrefetchTarget(inThreads, mayRun),
+    }
     this.endings = new EndingRules(env, (one) => this.yields(one))
-    const { capacities, endings } = this
-    const onWon: ClaimerOptions['onWon'] = (phase, claimed, keyed) => this.won(phase, claimed, keyed)
-    this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
-    const isLoaded = () => this.places.isWaitedFor('loop')
-    this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
+    const { prefetchTargets, endings } = this
+    const onWon: ClaimerOptions['onWon'] = (phase, claimed, partitioned) => this.won(phase, claimed, partitioned)
+    this.claimer = new Claimer(env, { ...parts, workSplit, held, prefetchTargets, outage, onWon })
+    const isLoaded = () => this.semaphore.isWaitedFor('loop')
+    this.outcomes = new OutcomeRecorder(env, endings, prefetchTargets, outage, isLoaded)
     const checkpoint: Checkpoint = (one, set, also) => this.outcomes.checkpoint(one, set, also)
     const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
-    this.steps = new StepRunner(env, { handlers, threads, activities, endings, capacities, checkpoint })
-    this.guard = new LeaseGuard(env, held, this.places, outage)
+    this.steps = new StepRunner(env, { handlers, threads, activities, endings, prefetchTargets, checkpoint })
+    this.guard = new LeaseGuard(env, held, this.semaphore, outage)
   }
 
   /** Its places and those that are free; the number of documents it holds; of these, those that wait for a place, and those whose steps run. */
   get counts() {
-    const { held, places, steps } = this
+    const { held, semaphore, steps } = this
     return {
-      ...places.counts,
+      ...semaphore.counts,
       held: held.size,
-      queued: places.waitingCount,
-      running: places.takenCount,
+      queued: semaphore.waitingCount,
+      running: semaphore.takenCount,
       /** The number of handlers that were given up and still run. */
       abandoned: steps.abandonedCount,
     }
@@ -124,7 +127,7 @@ export class LifecycleRunner {
 
   /** True if it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
   takes(phase: string): boolean {
-    return !this.places.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
+    return !this.semaphore.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
   }
 
   /**
@@ -147,7 +150,7 @@ export class LifecycleRunner {
     }
   }
 
-  private won(phaseName: string, claimed: readonly Claimed[], keyed?: KeyedClaim): void {
+  private won(phaseName: string, claimed: readonly Claimed[], partitioned?: PartitionedClaim): void {
     if (claimed.length === 0) return
     const { model, clock, broken, kindOf } = this.env
     const [phase, kind] = [model.phases.get(phaseName)!, kindOf(phaseName)]
@@ -156,11 +159,22 @@ export class LifecycleRunner {
     const won = claimed.map(({ document, lease, unreadable }): Held => {
       if (unreadable) broken.unreadable(lease.id, unreadable)
       const steps = stepsSoFar(document[model.settings.progress], phase)
-      const own = keyed?.takenFor(lease.key, unreadable ? undefined : document)
+      const own = partitioned?.takenFor(lease.key, unreadable ? undefined : document)
       const limits = own ? [...(phase.limits ?? []), own] : phase.limits
       // Its owner has changed the key since it was chosen: it is let go, and claimed under the new key.
-      const isKeyless = keyed !== undefined && !own
-      return { document, lease, phase, kind, unreadable, run: undefined, limits, isKeyless, ...since, ...steps }
+      const hasNoPartitionSlot = partitioned !== undefined && !own
+      return {
+        document,
+        lease,
+        phase,
+        kind,
+        unreadable,
+        run: undefined,
+        limits,
+        hasNoPartitionSlot,
+        ...since,
+        ...steps,
+      }
     })
     for (const held of won) this.held.add(held)
     this.guard.watch()
@@ -180,23 +194,23 @@ export class LifecycleRunner {
       let recorded: Ending | undefined
       do {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
-        const turn = this.places.take(held.kind, held.queuedAtMs)
+        const turn = this.semaphore.acquire(held.kind, held.queuedAtMs)
         const hasPlace = turn === undefined || (await turn)
-        const isSafe = held.lease.leftMs() > 0 && !this.env.slots.areInDanger(held)
-        const mayBegin = hasPlace && isSafe && !this.stopping && !held.isKeyless && !this.isPaused(held)
+        const isSafe = held.lease.leftMs() > 0 && !this.env.limitLeases.areInDanger(held)
+        const mayBegin = hasPlace && isSafe && !this.stopping && !held.hasNoPartitionSlot && !this.isPaused(held)
         let ending: Ending
         try {
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
         } finally {
           if (hasPlace)
-            this.places.giveBack(held.kind) // the next one begins while this one is recorded
-          else this.capacities[held.kind].tooMany()
+            this.semaphore.release(held.kind) // the next one begins while this one is recorded
+          else this.prefetchTargets[held.kind].tooMany()
         }
         this.claimer.claimIfRoom()
         recorded = await this.outcomes.record(held, ending)
       } while (recorded && goesOn(recorded))
       this.letGo(held)
-      if (recorded) this.tellRelatives(held, recorded)
+      if (recorded) this.notifyRelated(held, recorded)
       if (recorded) this.expect(held, recorded)
     } catch (error) {
       this.letGo(held)
@@ -208,24 +222,24 @@ export class LifecycleRunner {
   /** Drops it from the held documents, and lets in those that it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
-    for (const need of held.limits ?? []) if (need.key) this.env.keys?.gaveBack(need)
-    this.env.slots.give(held, 1)
+    for (const need of held.limits ?? []) if (need.key) this.env.partitions?.released(need)
+    this.env.limitLeases.release(held, 1)
     held.limits = undefined
     if (this.held.watched === 0) this.guard.stop()
-    this.parts.company.left()
+    this.parts.isolation.released()
     this.claimer.claimIfRoom()
   }
 
   /** Notifies its parent, or its waiters, which may have waited for just this. A hint: they look for themselves. */
-  private tellRelatives({ document, lease }: Held, { end }: Ending): void {
-    const { model, relatives } = this.env
+  private notifyRelated({ document, lease }: Held, { end }: Ending): void {
+    const { model, related } = this.env
     const progress: unknown = document[model.settings.progress]
     const parent = model.settings.child ? parentIn(progress) : undefined
     if (end.kind === 'moveTo') {
-      for (const waiter of waitersIn(progress)) relatives.reached(model, lease.id, end.to, waiter)
+      for (const waiter of waitersIn(progress)) related.reached(model, lease.id, end.to, waiter)
       if (parent && model.phases.get(end.to)?.kind !== 'working')
-        relatives.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
-    } else if (parent && (end.kind === 'park' || end.kind === 'putAside')) relatives.ended(model, parent, 'parked')
+        related.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
+    } else if (parent && (end.kind === 'park' || end.kind === 'quarantine')) related.ended(model, parent, 'parked')
   }
 
   /** Prepares for the documents that come due because of the recorded ending. */
@@ -250,9 +264,9 @@ export class LifecycleRunner {
     if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) {
       ringOthers({ lifecycles: [model.name], phases: [due] })
     }
-    if (ending.isMarked && this.stopping) ringOthers({ lifecycles: [model.name] })
+    if (ending.appliesPendingInsert && this.stopping) ringOthers({ lifecycles: [model.name] })
     if (this.stopping) return
-    if (ending.isMarked) lookSoon()
+    if (ending.appliesPendingInsert) lookSoon()
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
     if (end.kind === 'released') lookSoon()
     // Its consequences can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.
@@ -280,10 +294,10 @@ export class LifecycleRunner {
    */
   private yields(held: Held): boolean {
     const { claimedAtMs, kind } = held
-    if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held)) return true
+    if (this.stopping || this.isPaused(held) || this.env.limitLeases.isRated(held)) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
-    const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
-    return othersWait || this.parts.company.closedMs > 0
+    const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.prefetchTargets[kind].target
+    return othersWait || this.parts.isolation.closedMs > 0
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */
@@ -298,7 +312,7 @@ export class LifecycleRunner {
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
     await this.claimer.stop()
-    this.places.letAllIn() // no handler begins any more
+    this.semaphore.open() // no handler begins any more
     for (const { run } of this.held.all()) if (run && !run.hasBegun) run.abort('shutdown')
     await Promise.race([this.idle(), wait(graceMs)])
     for (const held of this.held.all()) held.run?.abort('shutdown')

@@ -7,15 +7,15 @@ import { workingPhases } from '../../model/model.js'
 import { BoundedLog } from '../../reporting/bounded-log.js'
 import { threadOf } from '../../threads/index.js'
 import { Deliverer } from '../callbacks/deliverer.js'
+import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { Environment, LifecycleEnvironment } from '../context/environment.js'
-import { KeyLimits } from '../limits/key-limits.js'
+import { PartitionLimits } from '../limits/partition-limits.js'
 import type { RunnableLifecycle } from '../options/replica-options.js'
-import type { PlaceKind } from '../places/places.js'
 import { BrokenReports } from '../report/broken-reports.js'
 import { OutageLog } from '../report/outage-log.js'
 import { Waker } from '../wake/waker.js'
-import { Housekeeper } from './housekeeper.js'
 import { LifecycleRunner, type ReplicaParts } from './lifecycle-runner.js'
+import { TickDuties } from './tick-duties.js'
 import { UndatedDocuments } from './undated.js'
 
 export type RunningLifecycle = ReturnType<typeof runningLifecycle>
@@ -59,11 +59,11 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     keepTermsFresh: () => registry.keepFresh(),
     paused: () => registry.paused(model),
     isSuperseded: () => registry.isSuperseded(model),
-    slots: parts.slots,
-    relatives: parts.relatives,
-    keys: model.settings.limitBy === undefined ? undefined : new KeyLimits(model, parts.slots, clock),
+    limitLeases: parts.limitLeases,
+    related: parts.related,
+    partitions: model.settings.limitBy === undefined ? undefined : new PartitionLimits(model, parts.limitLeases, clock),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
-    kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as PlaceKind,
+    kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as StepKind,
     refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     events,
@@ -72,11 +72,11 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const deliverer =
     model.settings.callbacks &&
     new Deliverer({
-      ...{ env: shared, identity, suspects: parts.suspects, callbacks: lifecycle.callbacks ?? {} },
-      outage: new OutageLog(`${model.name}: telling callbacks`, clock, logger),
+      ...{ env: shared, identity, callIsolation: parts.callIsolation, callbacks: lifecycle.callbacks ?? {} },
+      outage: new OutageLog(`${model.name}: notifying callbacks`, clock, logger),
     })
   const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }
-  const workSplit = new WorkSplit((phase) => liveReplicas.standing(model.name, phase), clock)
+  const workSplit = new WorkSplit((phase) => liveReplicas.membership(model.name, phase), clock)
   const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
   const runner = new LifecycleRunner(own, parts, workSplit, handlers)
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
@@ -111,7 +111,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     },
     deliverer,
     events,
-    housekeeper: new Housekeeper(own, registry),
+    tickDuties: new TickDuties(own, registry),
     undated: new UndatedDocuments(own.collection, terms, clock),
     /** Its background work, with the context for it. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

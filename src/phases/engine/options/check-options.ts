@@ -6,7 +6,7 @@ import { InvalidReplicaOptions } from '../../errors/errors.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver } from '../../reporting/observer.js'
 import type { ThreadPool } from '../../threads/index.js'
-import type { SharedPlaces } from '../places/shared-places.js'
+import type { SharedSemaphore } from '../concurrency/shared-semaphore.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 
 /** The lifecycles that replicas run. A definition is easily taken for one. */
@@ -54,7 +54,7 @@ const replicaOptions = t.object({
   random: t.optional(t.aFunction<() => number>()),
   onBadPlan: t.withDefault(t.oneOf(['warn', 'refuse']), 'warn'),
   threadPool: t.anything<ThreadPool>(),
-  sharedPlaces: t.anything<SharedPlaces>(),
+  sharedSemaphore: t.anything<SharedSemaphore>(),
   mayBeIdle: t.optional(t.flag),
 } satisfies t.TypesOf<ReplicaOptions>)
 
@@ -65,7 +65,7 @@ export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {
-    internal: ['threadPool', 'sharedPlaces', 'mayBeIdle'],
+    internal: ['threadPool', 'sharedSemaphore', 'mayBeIdle'],
     renamed: {
       graceMs: 'grace',
       blockedAfterMs: 'blockedAfter',

@@ -12,8 +12,8 @@ import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver } from '../../reporting/observer.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import type { ThreadPool } from '../../threads/index.js'
-import type { SlotsHeld } from '../limits/leased-slots.js'
-import type { SharedPlaces } from '../places/shared-places.js'
+import type { SharedSemaphore } from '../concurrency/shared-semaphore.js'
+import type { SlotsHeld } from '../limits/limit-lease.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
 export interface RunnableLifecycle {
@@ -130,7 +130,7 @@ export interface ReplicaOptions {
   /** Threads that several replicas of a process share. @internal */
   readonly threadPool?: ThreadPool | undefined
   /** Places that several replicas of a process share, instead of `concurrency`. @internal */
-  readonly sharedPlaces?: SharedPlaces | undefined
+  readonly sharedSemaphore?: SharedSemaphore | undefined
   /** True if it may have no lifecycles: a Nest app has a replica of its own database, also where all lifecycles are in others. @internal */
   readonly mayBeIdle?: boolean | undefined
 }

@@ -2,9 +2,9 @@ import { EndWriter, isDatabaseError, isLeaseUnmoved, uncountClaims, type Verdict
 import { numbered } from '../../../options/index.js'
 import { recordedError } from '../../errors/recorded-error.js'
 import { readProjection } from '../../model/settings.js'
+import type { PrefetchTargets } from '../concurrency/prefetch-target.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { FRESH_MS, type Held } from '../lease/held.js'
-import type { Capacities } from '../places/capacity.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { assignOwn } from '../run/deep-copy.js'
 import { type Ending, type EndingRules, goesOn } from '../run/ending-rules.js'
@@ -23,7 +23,7 @@ export class OutcomeRecorder {
   constructor(
     private readonly env: LifecycleEnvironment,
     private readonly endings: EndingRules,
-    private readonly capacities: Capacities,
+    private readonly prefetchTargets: PrefetchTargets,
     private readonly outage: OutageLog,
     isLoaded: () => boolean,
   ) {
@@ -51,9 +51,9 @@ export class OutcomeRecorder {
     }
     switch (verdict.kind) {
       case 'recorded':
-        return this.recorded(held, verdict.isMarked ? lettingGo(ending) : ending, token)
+        return this.recorded(held, verdict.appliesPendingInsert ? lettingGo(ending) : ending, token)
       case 'rejected':
-        return this.recordInstead(held, ending, verdict.error, verdict.isMarked)
+        return this.recordInstead(held, ending, verdict.error, verdict.appliesPendingInsert)
       case 'givenUp':
         reportLoss(this.env, held, 'givenUp', verdict.error)
         void this.uncount([held], 'an outcome that was given up')
@@ -89,7 +89,7 @@ export class OutcomeRecorder {
 
   private recorded(held: Held, ending: Ending, token: string): Ending | Promise<Ending | undefined> {
     const now = this.env.clock.monotonicMs()
-    this.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
+    this.prefetchTargets[held.kind].recorded(now - held.queuedAtMs - ending.ms)
     held.queuedAtMs = now
     reportEnd(this.env, held, ending, token)
     this.env.callbacks?.recorded(held.lease.id, ending.end)
@@ -146,14 +146,14 @@ export class OutcomeRecorder {
     held: Held,
     { end, set, ms }: Ending,
     error: Error,
-    isMarked = false,
+    appliesPendingInsert = false,
   ): Promise<Ending | undefined> {
     const { broken, refusing } = this.env
-    const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'putAside'
+    const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'quarantine'
     if (!isLastResort) return this.record(held, this.endings.afterError(held, error, ms))
     broken.refused({ id: held.lease.id, error })
-    if (end.kind === 'park' || (end.kind === 'error' && (isMarked || isOwnersProgress(error)))) {
-      return this.record(held, this.endings.putAside(held, end, ms, error))
+    if (end.kind === 'park' || (end.kind === 'error' && (appliesPendingInsert || isOwnersProgress(error)))) {
+      return this.record(held, this.endings.quarantine(held, end, ms, error))
     }
     refusing.add(held.lease.id)
     return undefined
@@ -177,7 +177,7 @@ export class OutcomeRecorder {
 /** The ending as it was recorded: with the data that an insert had kept for the document, and no lease goes on past that. */
 function lettingGo(ending: Ending): Ending {
   const { end } = ending
-  return { ...ending, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, isMarked: true }
+  return { ...ending, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, appliesPendingInsert: true }
 }
 
 /** True if `$mergeObjects` found no object: its owner has replaced `progress` under the handler. */

@@ -5,9 +5,9 @@ import { protocolCollection } from '../../../database/index.js'
 import {
   LIFECYCLES_COLLECTION,
   type LookResult,
+  type Membership,
   PRESENT_EVERY_MS,
   type PresentReplica,
-  type Standing,
   sayGone,
   sayPresent,
 } from '../../../lock/index.js'
@@ -22,9 +22,9 @@ const UNKNOWN = 'unknown'
 /** The phases by lifecycle. */
 export type PhasesOf = ReadonlyMap<string, readonly string[]>
 
-interface Standings {
-  readonly all: Standing
-  readonly byPhase: ReadonlyMap<string, Standing>
+interface Memberships {
+  readonly all: Membership
+  readonly byPhase: ReadonlyMap<string, Membership>
 }
 
 /**
@@ -34,8 +34,8 @@ interface Standings {
  */
 export class LiveReplicas {
   private readonly collection: Collection<Document & { _id: string }>
-  private readonly alone: Standing
-  private readonly standings = new Map<string, Standings>()
+  private readonly alone: Membership
+  private readonly memberships = new Map<string, Memberships>()
   /** The versions of the replicas, by name. */
   private versions = new Map<string, string | undefined>()
   private said: PhasesOf = new Map()
@@ -59,8 +59,8 @@ export class LiveReplicas {
   }
 
   /** The live replicas of a lifecycle, as of the last look; of a phase, those that take its documents. */
-  standing(lifecycle: string, phase?: string): Standing {
-    const known = this.ticks() ? this.standings.get(lifecycle) : undefined
+  membership(lifecycle: string, phase?: string): Membership {
+    const known = this.ticks() ? this.memberships.get(lifecycle) : undefined
     return known?.byPhase.get(phase ?? '') ?? known?.all ?? this.alone
   }
 
@@ -96,15 +96,15 @@ export class LiveReplicas {
     for (const [lifecycle, phases] of this.phases) {
       const others = (replicas.get(lifecycle) ?? []).filter(({ name }) => name !== this.identity)
       const all = this.beside(others)
-      const standingOf = (phase: string): Standing => {
+      const membershipOf = (phase: string): Membership => {
         const takers = others.filter((other) => !Array.isArray(other.phases) || other.phases.includes(phase))
         return takers.length === others.length ? all : this.beside(takers)
       }
-      this.standings.set(lifecycle, { all, byPhase: new Map(phases.map((phase) => [phase, standingOf(phase)])) })
+      this.memberships.set(lifecycle, { all, byPhase: new Map(phases.map((phase) => [phase, membershipOf(phase)])) })
     }
   }
 
-  private beside(others: readonly PresentReplica[]): Standing {
+  private beside(others: readonly PresentReplica[]): Membership {
     return { self: this.identity, replicas: [...new Set([...others.map(({ name }) => name), this.identity])] }
   }
 

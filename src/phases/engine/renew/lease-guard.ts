@@ -1,8 +1,8 @@
 import { type Lease, Renewals } from '../../../lock/index.js'
+import type { StepSemaphore } from '../concurrency/step-semaphore.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { deadlineOf, type Held } from '../lease/held.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
-import type { Places } from '../places/places.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportLoss } from '../run/reports.js'
 
@@ -25,7 +25,7 @@ export class LeaseGuard {
   constructor(
     private readonly env: LifecycleEnvironment,
     private readonly held: HeldDocuments,
-    private readonly places: Places,
+    private readonly semaphore: StepSemaphore,
     private readonly outage: OutageLog,
   ) {
     this.renewals = new Renewals(env.renewalCollection, env.terms, env.clock)
@@ -51,7 +51,7 @@ export class LeaseGuard {
     const held = this.held.all()
     if (held.length === 0) return
     for (const one of held) this.check(one)
-    this.places.sendAway(this.env.clock.monotonicMs() - QUEUED_MOST_MS)
+    this.semaphore.expire(this.env.clock.monotonicMs() - QUEUED_MOST_MS)
     void this.renewAging(held)
     this.watch()
   }
@@ -62,7 +62,7 @@ export class LeaseGuard {
     // For a lease taken before lockTimeout was shortened, this is the longer one, until it is renewed.
     const { lastsMs } = held.lease
     const isTimedOut = run.ranMs() >= this.env.model.settings.stepTimeoutMs
-    const isInDanger = held.lease.ageMs() > (lastsMs * 2) / 3 || this.env.slots.areInDanger(held)
+    const isInDanger = held.lease.ageMs() > (lastsMs * 2) / 3 || this.env.limitLeases.areInDanger(held)
     if (isInDanger) run.abort('lease in danger')
     if (!isTimedOut && !this.isPastDeadline(held)) return
     run.abort(isTimedOut ? 'step timeout' : 'deadline')

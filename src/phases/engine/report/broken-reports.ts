@@ -10,7 +10,7 @@ const FOUND_LIMIT = 300
  * because it may be so in all of an owner's documents.
  */
 export class BrokenReports {
-  private told = new Set<string>()
+  private reported = new Set<string>()
   private readonly kindsLogged = new Set<string>()
 
   constructor(
@@ -61,9 +61,9 @@ export class BrokenReports {
   private tell(about: Omit<BrokenDocument, 'lifecycle'>): void {
     const event: BrokenDocument = { lifecycle: this.lifecycle, ...about }
     const key = `${event.reason} ${event.fate} ${event.id === null ? event.found : idKey(event.id)}`
-    if (this.told.has(key)) return
-    if (this.told.size >= MOST_REMEMBERED) this.told = new Set()
-    this.told.add(key)
+    if (this.reported.has(key)) return
+    if (this.reported.size >= MOST_REMEMBERED) this.reported = new Set()
+    this.reported.add(key)
     this.observer.broken(event)
     this.log(event)
   }

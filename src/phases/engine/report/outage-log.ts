@@ -16,7 +16,7 @@ export class OutageLog {
   private failures = 0
   private latest: unknown
   /** True once the current outage has been reported. */
-  private told = false
+  private isReported = false
   private readonly outages: RateLimit
 
   constructor(
@@ -41,8 +41,8 @@ export class OutageLog {
     const now = this.clock.monotonicMs()
     this.failures += 1
     this.since ??= now
-    if (this.told ? now - this.saidAt < REPEAT_AFTER_MS : !this.outages.take()) return
-    this.told = true
+    if (this.isReported ? now - this.saidAt < REPEAT_AFTER_MS : !this.outages.take()) return
+    this.isReported = true
     this.saidAt = now
     const known = recordedError(error)
     const times = this.failures > 1 ? ` ${this.failures} times` : ''
@@ -58,9 +58,9 @@ export class OutageLog {
     if (this.since === undefined) return
     const lasted = this.clock.monotonicMs() - this.since
     this.since = undefined
-    if (!this.told) return // its failures are counted in the next one that is reported
+    if (!this.isReported) return // its failures are counted in the next one that is reported
     this.logger.info(`${this.what} works again after ${formatMs(lasted)} and ${this.failures} failures`)
-    this.told = false
+    this.isReported = false
     this.failures = 0
   }
 }

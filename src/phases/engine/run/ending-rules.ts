@@ -5,7 +5,7 @@ import {
   cancelText,
   type EndKind,
   errorPauseMs,
-  hasNext,
+  hasPendingInsert,
   MOST_OPEN,
   outboxIn,
   PHASE_FIELDS,
@@ -71,11 +71,11 @@ export class EndingRules {
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
     }
     // An insert has left data for the write that lets go of the document: the next claim begins with that data.
-    if (hasNext(held.document[this.progress])) return this.released(held)
-    const untold = this.env.model.settings.callbacks ? outboxIn(held.document[this.progress]) : undefined
-    if (untold && untold.open.length >= MOST_OPEN) {
+    if (hasPendingInsert(held.document[this.progress])) return this.released(held)
+    const undelivered = this.env.model.settings.callbacks ? outboxIn(held.document[this.progress]) : undefined
+    if (undelivered && undelivered.open.length >= MOST_OPEN) {
       const reason = cut(
-        `${untold.open.length} calls of its callbacks, ${untold.error ?? 'none of which has ended'}`,
+        `${undelivered.open.length} calls of its callbacks, ${undelivered.error ?? 'none of which has ended'}`,
         'reason',
       )
       return this.ending(held, { kind: 'wait', step: this.stepName(held), reason, forMs: null }, 0)
@@ -122,10 +122,10 @@ export class EndingRules {
   }
 
   /** The last resort for a document that takes neither its outcome nor an error: no write that makes it bigger. */
-  putAside(held: Held, refused: EndKind, ms: number, error: Error): Ending {
+  quarantine(held: Held, refused: EndKind, ms: number, error: Error): Ending {
     const why = refused.kind === 'park' ? `${refused.reason}; ` : ''
     const reason = cut(`${why}this could not be stored: ${error.message}`, 'reason')
-    return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, ms)
+    return this.ending(held, { kind: 'quarantine', step: this.stepName(held), reason }, ms)
   }
 
   /** @throws InvalidOutcome for a set that no outcome may have either */
@@ -340,6 +340,6 @@ const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   error: ['steps', 'waitingFor', 'waitingOn', 'waitingSince', 'awaits'],
   released: ['resumeAt'],
   checkpoint: [],
-  putAside: [],
+  quarantine: [],
   sleepUntilDeadline: ['waitingFor', 'waitingOn', 'waitingSince', 'error'],
 }

@@ -18,10 +18,10 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending,
   const outcome = outcomeOf(end)
   const reason = reasonOf(end)
   const to = end.kind === 'moveTo' ? end.to : phase
-  const told = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
-  if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, told)
-  observer.stepEnded(told)
-  env.events?.ended(told, token)
+  const ended = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
+  if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, ended)
+  observer.stepEnded(ended)
+  env.events?.ended(ended, token)
 }
 
 function reasonOf(end: EndKind): string | null {
@@ -30,8 +30,8 @@ function reasonOf(end: EndKind): string | null {
   return 'error' in end && end.error ? end.error.message : null
 }
 
-function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded): void {
-  const { lifecycle, id, phase, step, outcome, reason } = told
+function logEnd({ lines }: LifecycleEnvironment, end: EndKind, ended: StepEnded): void {
+  const { lifecycle, id, phase, step, outcome, reason } = ended
   const about = { lifecycle, id, phase, step }
   if (end.kind === 'error') {
     const { error } = end
@@ -49,7 +49,7 @@ function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded):
 
 function outcomeOf(end: EndKind): RecordedOutcome {
   if (end.kind === 'sleepUntilDeadline') return 'wait'
-  if (end.kind === 'putAside') return 'park'
+  if (end.kind === 'quarantine') return 'park'
   return end.kind === 'moveTo' && end.by === 'deadline' ? 'deadline' : end.kind
 }
 

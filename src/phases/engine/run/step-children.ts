@@ -130,7 +130,7 @@ export class StepChildren {
     const lists = [...before, ...(added.length > 0 ? added : [{ list, lifecycle: null, total: 0 }])]
     const what = added.map(({ lifecycle, total }) => `${total} of ${lifecycle}`).join(', ')
     await this.run.checkpoint({}, { children: lists, reason: `children: ${what || 'none'}`.slice(0, 1_000) })
-    this.run.env.relatives.inserted(prepared.map(({ model }) => model))
+    this.run.env.related.inserted(prepared.map(({ model }) => model))
   }
 
   async done(options: ChildrenDoneOptions): Promise<ChildrenDone> {
@@ -195,13 +195,13 @@ export class StepChildren {
 
   /** The lifecycles that have children of it, and no list. */
   private async unlisted(listed: ReadonlySet<string>, lists: readonly string[] | undefined): Promise<string[]> {
-    const { relatives } = this.run.env
-    const others = (await relatives.childLifecycles()).filter((name) => !listed.has(name))
+    const { related } = this.run.env
+    const others = (await related.childLifecycles()).filter((name) => !listed.has(name))
     const found = await Promise.all(
       others.map(async (name) => {
-        const model = await relatives.modelOf(name)
+        const model = await related.modelOf(name)
         const parent = { lifecycle: this.parentLifecycle, id: this.id }
-        return model && (await hasChild({ ...relatives.childrenOf(model, parent), lists })) ? [name] : []
+        return model && (await hasChild({ ...related.childrenOf(model, parent), lists })) ? [name] : []
       }),
     )
     return found.flat()
@@ -209,8 +209,8 @@ export class StepChildren {
 
   private async removeOf(lifecycle: string, state: string, lists: readonly string[] | undefined): Promise<number> {
     const model = await this.modelOf(lifecycle)
-    const { relatives } = this.run.env
-    const of = { ...relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }), lists }
+    const { related } = this.run.env
+    const of = { ...related.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }), lists }
     const isTakenDown = model.rules.some((rule) => rule.when === state)
     const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)
     if (this.run.held.lease.leftMs() === 0) throw this.leaseLost()
@@ -220,9 +220,9 @@ export class StepChildren {
       const reason = `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500)
       await removeChildren(theirs, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
     }
-    if (isTakenDown || of.telling) relatives.inserted([model])
+    if (isTakenDown || of.notifying) related.inserted([model])
     // Lists that may be inserted again must have no child there, not even one with undelivered callbacks.
-    if (lists) return countChildrenBut({ ...of, telling: undefined }, [])
+    if (lists) return countChildrenBut({ ...of, notifying: undefined }, [])
     return countChildrenBut(of, isTakenDown ? final : [])
   }
 
@@ -241,7 +241,7 @@ export class StepChildren {
 
   /** The children that this document has inserted, not a former one with its `_id`. */
   private ownOf(model: LifecycleModel): ChildrenOf {
-    return this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }, this.fromFence)
+    return this.run.env.related.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }, this.fromFence)
   }
 
   /** The lowest fence of its own children: this step's, if it has inserted none before. Undefined: a version inserted some that didn't store it. */
@@ -263,7 +263,7 @@ export class StepChildren {
   }
 
   private async modelOf(lifecycle: string): Promise<LifecycleModel> {
-    const model = await this.run.env.relatives.modelOf(lifecycle)
+    const model = await this.run.env.related.modelOf(lifecycle)
     if (!model)
       throw new UnknownChild(
         lifecycle,
@@ -296,12 +296,12 @@ export class StepChildren {
     from: number | undefined,
   ): Promise<void> {
     const { held, env } = this.run
-    const { collection, relatives } = env
+    const { collection, related } = env
     const { lease } = held
     if (lease.leftMs() === 0) throw this.leaseLost()
     const filter = { _id: lease.id as never, ...underClaimOf(lease.token), ...leaseUnmoved(env.model.settings) }
     await insertWhileHeld({ collection, filter }, documents, model.collection)
-    const children = relatives.collectionOf(model)
+    const children = related.collectionOf(model)
     const { progress } = model.settings
     const projection = { [`${progress}.parent`]: 1 }
     const ids = documents.map(({ _id }) => _id as never)

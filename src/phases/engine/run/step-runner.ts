@@ -1,8 +1,8 @@
 import type { AnyHandler } from '../../definition/bound-lifecycle.js'
 import type { ThreadPool } from '../../threads/index.js'
+import type { PrefetchTargets } from '../concurrency/prefetch-target.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
-import type { Capacities } from '../places/capacity.js'
 import { deepCopy } from './deep-copy.js'
 import type { Ending, EndingRules } from './ending-rules.js'
 import type { PhaseActivity } from './loop-monitor.js'
@@ -15,7 +15,7 @@ export interface StepRunnerOptions {
   readonly checkpoint: Checkpoint
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
-  readonly capacities: Capacities
+  readonly prefetchTargets: PrefetchTargets
   /** The activities that record a phase's steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
 }
@@ -32,7 +32,7 @@ export class StepRunner {
 
   /** Runs one step of a document, and returns its ending, by its handler or without one. */
   run(held: Held): Ending | Promise<Ending> {
-    const { endings, capacities, activities, threads, checkpoint } = this.options
+    const { endings, prefetchTargets, activities, threads, checkpoint } = this.options
     const early = endings.withoutHandler(held)
     if (early) return early
     const run = new StepRun(held, this.env, threads, checkpoint)
@@ -46,7 +46,7 @@ export class StepRunner {
         held.run = undefined
         activity?.ended()
         if (settled.kind === 'abandoned') this.abandonedCount += 1
-        capacities[held.kind].ran(run.ranMs())
+        prefetchTargets[held.kind].ran(run.ranMs())
         return endings.after(held, run, settled)
       },
       late: () => this.endedLate(held),

@@ -60,7 +60,7 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
   run.awaits = undefined
   const { lifecycle, id, phases } = read(target)
   const recheckMs = readRecheck(known(options ?? {}, 'waitFor', ['recheck'])['recheck'], 'waitFor')
-  const { relatives, model } = run.env
+  const { related, model } = run.env
   const other = await modelOf(run, lifecycle)
   const unknown = phases.find((phase) => !other.phases.has(phase))
   if (unknown !== undefined)
@@ -69,7 +69,7 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
     )
   const self = { lifecycle: model.name, id: run.held.lease.id }
   if (isSame(self, { lifecycle, id })) throw new InvalidOutcome('waitFor: the document waits for itself')
-  const of = { collection: relatives.collectionOf(other), progress: other.settings.progress }
+  const of = { collection: related.collectionOf(other), progress: other.settings.progress }
   await addWaiter(of, id, phases, self)
   const found = await look(run, other, id)
   const phase = typeof found?.['phase'] === 'string' ? found['phase'] : undefined
@@ -99,7 +99,7 @@ function read(target: unknown) {
 }
 
 async function modelOf({ env }: WaitingRun, lifecycle: string): Promise<LifecycleModel> {
-  const model = await env.relatives.modelOf(lifecycle)
+  const model = await env.related.modelOf(lifecycle)
   if (model) return model
   throw new InvalidOutcome(
     `waitFor: expected a lifecycle that this replica runs or another one has registered, got '${lifecycle}'`,
@@ -111,7 +111,7 @@ async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Pr
   const { progress } = model.settings
   const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1, [`${progress}.childrenFrom`]: 1 }
   const [found] = await readOwnFields((how) =>
-    env.relatives
+    env.related
       .collectionOf(model)
       .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...COMMITTED, ...how })
       .toArray(),
@@ -131,7 +131,7 @@ async function circleTo(
   let found = foundFirst
   for (let hop = 0; found && hop < MOST_HOPS; hop += 1) {
     const at = chain.at(-1)!
-    const model = await run.env.relatives.modelOf(at.lifecycle)
+    const model = await run.env.related.modelOf(at.lifecycle)
     const progress: unknown = found[model?.settings.progress ?? 'progress']
     const awaits = awaitsIn(progress)
     const parent = parentIn(run.progress)
@@ -140,7 +140,7 @@ async function circleTo(
     if (awaits?.kind !== 'document') return undefined
     chain.push(awaits)
     if (isSame(awaits, self)) return chain.map(nameOf)
-    const next = await run.env.relatives.modelOf(awaits.lifecycle)
+    const next = await run.env.related.modelOf(awaits.lifecycle)
     found = next && (await look(run, next, awaits.id))
   }
   return undefined

@@ -14,7 +14,7 @@ import {
 import { numbered } from '../../../options/index.js'
 import { formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
-import { outboxLeaseMs } from '../callbacks/caller.js'
+import { outboxLeaseMs } from '../callbacks/callback-invoker.js'
 import { outboxesOf } from '../callbacks/deliverer.js'
 import type { Environment } from '../context/environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'

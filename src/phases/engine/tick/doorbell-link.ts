@@ -18,8 +18,8 @@ export class DoorbellLink {
   private listening: Listener | undefined
   private hearing: Hearing = { listening: false }
   private failures = 0
-  private isTold = false
-  private readonly failuresTold: RateLimit
+  private isReported = false
+  private readonly failuresReported: RateLimit
 
   /** @param look looks at everything, after any look that is under way */
   constructor(
@@ -30,7 +30,7 @@ export class DoorbellLink {
     private readonly look: () => Promise<unknown>,
   ) {
     const { clock } = env
-    this.failuresTold = new RateLimit(clock, 3, 60_000)
+    this.failuresReported = new RateLimit(clock, 3, 60_000)
     const { db, doorbellDb: listeningDb, doorbell: mode, indexes } = replica
     if (mode === 'off') return
     const onHearing = (hearing: Hearing) => this.heardOf(hearing)
@@ -80,14 +80,14 @@ export class DoorbellLink {
     const { logger } = this.env
     this.hearing = hearing
     if (hearing.listening) {
-      if (this.isTold) logger.info(`the doorbell can be heard again (${hearing.kind})`)
-      this.isTold = false
+      if (this.isReported) logger.info(`the doorbell can be heard again (${hearing.kind})`)
+      this.isReported = false
       this.failures = 0
-    } else if (hearing.error !== undefined && !this.isTold) {
+    } else if (hearing.error !== undefined && !this.isReported) {
       this.failures += 1
       if (isOutage(hearing.error) && this.failures < PATIENCE) return
-      if (!this.failuresTold.take()) return
-      this.isTold = true
+      if (!this.failuresReported.take()) return
+      this.isReported = true
       const why = hearing.error instanceof Error ? hearing.error.message : String(hearing.error)
       logger.warn(`the doorbell cannot be heard, so new documents wait for the next tick: ${why}`)
     }

@@ -1,18 +1,18 @@
 import type { LookRequest, LookResult, Looks, Terms } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
-import { FOREIGN_PHASES, REPAIR, type TickCounts } from '../lifecycle/housekeeper.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
+import { FOREIGN_PHASES, REPAIR, type TickCounts } from '../lifecycle/tick-duties.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import type { ClockWatch } from './clock-watch.js'
 
 /** The interval after which the look also asks about documents that no look would find otherwise; they have no command of their own. */
-const CHORES_EVERY_MS = 60_000
+const DUTIES_EVERY_MS = 60_000
 
 /** The work of a tick: one look over all lifecycles, and for each the work that the look calls for. */
 export class Tick {
-  private choresAtMs = Number.NEGATIVE_INFINITY
+  private dutiesAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
     private readonly lifecycles: readonly RunningLifecycle[],
@@ -27,7 +27,7 @@ export class Tick {
   async run(): Promise<TickCounts> {
     for (const { lines } of this.lifecycles) lines.flush()
     // First, so that the look finds documents that have been mended.
-    await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
+    await Promise.all(this.lifecycles.map(({ tickDuties }) => tickDuties.repair(false)))
     const { found, foreign } = await this.look()
     this.liveReplicas.adopt(found)
     const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
@@ -39,31 +39,31 @@ export class Tick {
       ...this.lifecycles.map((parts) => this.serve(parts, found, counts)),
     ])
     for (const work of works) if (work.status === 'rejected') throw work.reason
-    for (const { housekeeper } of foreign) await housekeeper.warnOfUnknownPhases()
+    for (const { tickDuties } of foreign) await tickDuties.warnOfUnknownPhases()
     return counts
   }
 
   /** The requests of a look. */
-  requests({ withChores = false } = {}): LookRequest[] {
-    return this.lifecycles.map(({ model, terms, refusing, housekeeper, deliverer }) => ({
+  requests({ withDuties = false } = {}): LookRequest[] {
+    return this.lifecycles.map(({ model, terms, refusing, tickDuties, deliverer }) => ({
       ...lookRequestOf(model, terms()),
       ...(deliverer && { outbox: deliverer.match() }),
       skipped: refusing.ids(),
-      ...(withChores && { chores: housekeeper.chores() }),
+      ...(withDuties && { dutyQueries: tickDuties.queries() }),
     }))
   }
 
-  /** Looks; if the chores find something to mend, looks again after that is done. */
+  /** Looks; if the duties find something to mend, looks again after that is done. */
   private async look(): Promise<{ found: LookResult; foreign: RunningLifecycle[] }> {
-    const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
-    const found = await this.freshLook({ withChores })
-    if (withChores) this.choresAtMs = this.clock.monotonicMs()
-    const thatFind = (chore: string) =>
-      this.lifecycles.filter(({ model }) => found.chores.get(model.name)?.includes(chore))
+    const withDuties = this.clock.monotonicMs() - this.dutiesAtMs >= DUTIES_EVERY_MS
+    const found = await this.freshLook({ withDuties })
+    if (withDuties) this.dutiesAtMs = this.clock.monotonicMs()
+    const thatFind = (duty: string) =>
+      this.lifecycles.filter(({ model }) => found.duties.get(model.name)?.includes(duty))
     const foreign = thatFind(FOREIGN_PHASES)
     const broken = thatFind(REPAIR)
     if (broken.length === 0) return { found, foreign }
-    await Promise.all(broken.map(({ housekeeper }) => housekeeper.repair(true)))
+    await Promise.all(broken.map(({ tickDuties }) => tickDuties.repair(true)))
     return { found: await this.freshLook(), foreign }
   }
 
@@ -72,7 +72,7 @@ export class Tick {
    * One without a document that has just been resumed doesn't find it. It is repeated with what it has brought; otherwise `runOnce()` could end with
    * work left.
    */
-  private async freshLook(what: { withChores?: boolean } = {}): Promise<LookResult> {
+  private async freshLook(what: { withDuties?: boolean } = {}): Promise<LookResult> {
     this.leavePausedAlone()
     const asked = this.requests(what)
     const found = await this.looks.look(asked, { maxTimeMS: 10_000 })
@@ -98,7 +98,7 @@ export class Tick {
       parts.deliverer?.found()
     }
     try {
-      await parts.housekeeper.serve(found, due, counts)
+      await parts.tickDuties.serve(found, due, counts)
     } finally {
       // Even when a rule fails: due documents have nothing to do with that.
       parts.claimer.found(due)

@@ -48,7 +48,7 @@ interface Wanted {
   readonly pauseMs: number
   /** The fence of the step that ran when it was first read. A later step knows the reason for the wake already. */
   readonly heldFence?: unknown
-  /** The conditions, each of another asker: it is woken if one of them holds; absent: in any case. */
+  /** The conditions, each of another requester: it is woken if one of them holds; absent: in any case. */
   readonly only?: ReadonlyMap<string, WakeIf>
 }
 
@@ -93,17 +93,17 @@ export class Waker {
       const isDue = !news || (before && before.atMs <= nowMs) || workSplit.isOwn(key)
       const atMs = isDue ? nowMs : nowMs + PATIENCE_MS
       // Another reason than the news is not over when these have been heard.
-      const told = before && !before.news ? undefined : later(before?.news, news)
-      this.wanted.set(key, { id, news: told, untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
+      const latest = before && !before.news ? undefined : later(before?.news, news)
+      this.wanted.set(key, { id, news: latest, untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
     }
     this.run()
   }
 
   /**
    * Wakes one document, once it sleeps, if its progress meets a condition. One that is neither held nor asleep when it is read is left alone.
-   * @param asker only the newest question of an asker counts
+   * @param requester only the newest question of a requester counts
    */
-  wakeIf(id: unknown, asker: string, isDue: WakeIf): void {
+  wakeIf(id: unknown, requester: string, isDue: WakeIf): void {
     if (this.stopped) return
     const { clock, model } = this.options
     const key = idKey(id)
@@ -113,7 +113,7 @@ export class Waker {
     const untilMs = nowMs + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
     // One that is to be woken in any case is woken for this, too: the step that runs now may have begun before it.
     const isAnyway = before && !before.only
-    const only = isAnyway ? undefined : new Map([...(before?.only ?? []), [asker, isDue] as const])
+    const only = isAnyway ? undefined : new Map([...(before?.only ?? []), [requester, isDue] as const])
     this.wanted.set(key, {
       id,
       news: undefined,
@@ -198,7 +198,7 @@ export class Waker {
     const asleep: Asleep[] = []
     for (const one of batch) {
       const document = found.get(idKey(one.id))
-      if (!document || this.hasHeard(document, one.news)) continue
+      if (!document || this.knowsVersion(document, one.news)) continue
       if ('heldFence' in one && document['fence'] !== one.heldFence) continue
       if (hasToken(document)) this.keep({ ...one, heldFence: document['fence'] })
       else if (wasPutToSleep(document) && (await this.isMeant(document, one)))
@@ -223,7 +223,7 @@ export class Waker {
     return new Map(documents.map((document) => [idKey(document['_id']), document]))
   }
 
-  private hasHeard(document: Document, news: News | undefined): boolean {
+  private knowsVersion(document: Document, news: News | undefined): boolean {
     const heard = document[this.options.model.settings.progress]?.heard
     if (!news || heard?.source !== news.source || !(heard.version >= news.version)) return false
     return heard.at instanceof Date && this.options.serverNow().getTime() - heard.at.getTime() < SAME_NEWS_MS

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { outboxIn, removeOne, type TellingLifecycle, termsOf, toldOutboxes } from '../../src/lock/index.js'
+import { acknowledgeOutboxes, type NotifyingLifecycle, outboxIn, removeOne, termsOf } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 
 describe('the removal of a document that has something to tell', () => {
@@ -8,14 +8,18 @@ describe('the removal of a document that has something to tell', () => {
   const jobs = () => database.db.collection<Document & { _id: string }>('Job')
   const stored = async (_id = 'j') => (await jobs().findOne({ _id })) as Record<string, any>
   const terms = termsOf(30_000)
-  const telling: TellingLifecycle = { lifecycle: 'job', callbacks: ['onMoved', 'onRemoved'], phases: ['First', 'Done'] }
-  const untelling: TellingLifecycle = { ...telling, callbacks: ['onMoved'] }
+  const notifying: NotifyingLifecycle = {
+    lifecycle: 'job',
+    callbacks: ['onMoved', 'onRemoved'],
+    phases: ['First', 'Done'],
+  }
+  const withoutRemovals: NotifyingLifecycle = { ...notifying, callbacks: ['onMoved'] }
   const by = { by: 'ana', reason: null }
   const entry = (seq: number) => ({ seq, callback: 'onMoved', from: 'First', to: 'Done' })
   const withOutbox = (seq: number) => ({ seq, next: 'onMoved', dueAt: new Date(0), open: [entry(seq)] })
   const remove = (
     _id = 'j',
-    lifecycle: TellingLifecycle | undefined = telling,
+    lifecycle: NotifyingLifecycle | undefined = notifying,
     documents: Collection = jobs() as never,
   ) => removeOne(documents, terms, lifecycle, { _id }, by)
 
@@ -79,7 +83,7 @@ describe('the removal of a document that has something to tell', () => {
         }
       },
     })
-    expect(await remove('j', untelling, beside)).toBe('told')
+    expect(await remove('j', withoutRemovals, beside)).toBe('told')
     expect(writes).toBe(1)
     expect(await stored()).toMatchObject({
       phase: '$removed:job',
@@ -92,7 +96,7 @@ describe('the removal of a document that has something to tell', () => {
       { _id: 'j', phase: 'First', progress: { outbox: { seq: 3 } } },
       { _id: 'k', phase: 'First', progress: { outbox: withOutbox(1) } },
     ])
-    expect(await remove('j', untelling)).toBe('deleted')
+    expect(await remove('j', withoutRemovals)).toBe('deleted')
     const commands: string[] = []
     const only = new Proxy(jobs() as unknown as Collection, {
       get: (target, name) => {
@@ -110,12 +114,12 @@ describe('the removal of a document that has something to tell', () => {
     await remove()
     await jobs().updateOne({ _id: 'j' }, { $set: { 'progress.outbox.by': 'b!1' } })
     const told = { id: 'j', seq: 1, goesOn: false, removed: '$removed:job' }
-    expect((await toldOutboxes(of, [{ ...told, token: 'a!1' }], 1_000)).matched).toBe(0)
+    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'a!1' }], 1_000)).matched).toBe(0)
     await jobs().updateOne({ _id: 'j' }, { $set: { phase: 'First' } })
-    expect((await toldOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(0)
+    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(0)
     expect(await stored()).toMatchObject({ progress: { outbox: { open: [{ seq: 1 }] } } })
     await jobs().updateOne({ _id: 'j' }, { $set: { phase: '$removed:job' } })
-    expect((await toldOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(1)
+    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(1)
     expect(await stored()).toBeNull()
   })
 })

@@ -9,8 +9,8 @@ export const SUSPECT_MOST_MS = 1_500
  * at least one. On its last try a document is called alone: no other suspect is in hand, and nothing else begins before its call has ended. Both
  * hold for 1.5 s at most. So only a call that ends its process again and again is given up.
  */
-export class Suspects {
-  inHand = 0
+export class CallIsolation {
+  inProgress = 0
   /** Set while a suspect is alone; resolves when it no longer is. */
   alone: Promise<void> | undefined
 

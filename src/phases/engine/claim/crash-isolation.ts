@@ -27,9 +27,9 @@ const ALONE = 0
  * being claimed, and nothing is claimed in its first 1.5 s. Steps that still run beside it are unsuspected, and were claimed more than a second
  * before. So only poison is parked. The cost to other documents is small: at least half of the time is theirs, and claims stop for 4 s at most.
  */
-export class Company {
+export class CrashIsolation {
   private readonly members: Member[] = []
-  private readonly claims = new Set<Admission>()
+  private readonly claims = new Set<IsolatedClaim>()
   /** True if a claim had to leave documents: all lifecycles are called when there may be room for them. */
   isWaitedFor = false
   private wantedSinceMs: number | undefined
@@ -46,14 +46,14 @@ export class Company {
   }
 
   /** Begins one claim of a lifecycle; `over` ends it. `passedBefore`: the number of documents that the claim before it had to leave. */
-  admission(settings: LifecycleSettings, passedBefore: number): Admission {
-    const admission = new Admission(this, settings, passedBefore)
-    this.claims.add(admission)
-    return admission
+  forClaim(settings: LifecycleSettings, passedBefore: number): IsolatedClaim {
+    const isolated = new IsolatedClaim(this, settings, passedBefore)
+    this.claims.add(isolated)
+    return isolated
   }
 
-  over(admission: Admission): void {
-    this.claims.delete(admission)
+  over(isolated: IsolatedClaim): void {
+    this.claims.delete(isolated)
   }
 
   /** True if an unsuspected document may be claimed. */
@@ -79,7 +79,7 @@ export class Company {
   }
 
   /** Calls the lifecycles if there may be room for documents that had to be left. Call it when a document is no longer held. */
-  left(): void {
+  released(): void {
     const { aloneSinceMs } = this
     if (!this.isWaitedFor && aloneSinceMs === undefined) return
     const { total, suspects, least } = this.present()
@@ -124,8 +124,8 @@ export class Company {
   }
 
   /** Counts all documents that are held or being claimed, except those of one claim. */
-  present(except?: Admission): Present {
-    const present = nobody()
+  present(except?: IsolatedClaim): Present {
+    const present = nothingHeld()
     const quietSinceMs = this.clock.monotonicMs() - ALONE_MOST_MS
     for (const { held, settings } of this.members) {
       for (const { document, claimedAtMs } of held.all()) {
@@ -158,17 +158,17 @@ interface Present {
   isQuiet: boolean
 }
 
-const nobody = (): Present => ({ total: 0, suspects: 0, least: ANY_NUMBER, isQuiet: false })
+const nothingHeld = (): Present => ({ total: 0, suspects: 0, least: ANY_NUMBER, isQuiet: false })
 
 /** The documents that one claim may take. Its look reads more candidates, to get beyond those that the claim before it had to leave. */
-export class Admission implements SelectionPolicy {
-  readonly own = nobody()
+export class IsolatedClaim implements SelectionPolicy {
+  readonly own = nothingHeld()
   /** The number of due documents that it had to leave for now; undefined: it hasn't chosen. */
   passedOver: number | undefined
   private before: Present | undefined
 
   constructor(
-    private readonly company: Company,
+    private readonly isolation: CrashIsolation,
     private readonly settings: LifecycleSettings,
     private readonly passedBefore: number,
   ) {}
@@ -192,7 +192,7 @@ export class Admission implements SelectionPolicy {
   /** Counts a document as held until the claim is over. */
   placed(document: Document): void {
     const most = this.mostBeside(document)
-    if (most === ALONE) this.company.placedAlone()
+    if (most === ALONE) this.isolation.placedAlone()
     count(this.own, most, true)
   }
 
@@ -201,12 +201,13 @@ export class Admission implements SelectionPolicy {
   }
 
   private allows(most: number): boolean {
-    const { own, company } = this
-    this.before ??= company.present(this)
+    const { own, isolation } = this
+    this.before ??= isolation.present(this)
     const { before } = this
     if (before.isQuiet || own.isQuiet) return false
-    if (most === ALONE) return own.suspects === 0 && company.admitsAlone({ ...before, total: before.total + own.total })
-    if (company.closedMs > 0) return false
+    if (most === ALONE)
+      return own.suspects === 0 && isolation.admitsAlone({ ...before, total: before.total + own.total })
+    if (isolation.closedMs > 0) return false
     return most === ANY_NUMBER || before.suspects + own.suspects < Math.min(before.least, own.least, most)
   }
 }

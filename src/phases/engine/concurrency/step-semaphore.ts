@@ -1,16 +1,16 @@
-import type { PlacesOfLifecycle, SharedPlaces } from './shared-places.js'
+import type { LifecycleSemaphore, SharedSemaphore } from './shared-semaphore.js'
 
 /** The kind of place that a step runs in: on the event loop, or in a worker thread. */
-export type PlaceKind = 'loop' | 'thread'
+export type StepKind = 'loop' | 'thread'
 
 /** The time after which places hang: when all are taken and none has been given back for this long. */
 const HANG_AFTER_MS = 5_000
 
-interface Waiting {
+interface Waiter {
   readonly number: number
   readonly sinceMs: number
   /** Called with true if it has a place. */
-  readonly over: (hasPlace: boolean) => void
+  readonly resolve: (hasPlace: boolean) => void
 }
 
 /**
@@ -19,16 +19,16 @@ interface Waiting {
  *
  * Invariant: no step waits while there is a place for it. So one that is free when it is asked for is given immediately.
  */
-export class Places implements PlacesOfLifecycle {
+export class StepSemaphore implements LifecycleSemaphore {
   private asked = 0
-  private readonly taken: Record<PlaceKind, number> = { loop: 0, thread: 0 }
-  private readonly givenBack: Record<PlaceKind, number> = { loop: 0, thread: 0 }
+  private readonly taken: Record<StepKind, number> = { loop: 0, thread: 0 }
+  private readonly released: Record<StepKind, number> = { loop: 0, thread: 0 }
   /** The last time when a kind's places were seen not to hang, and the number given back until then. */
-  private readonly moved: Record<PlaceKind, { atMs: number; givenBack: number }> = {
-    loop: { atMs: 0, givenBack: -1 },
-    thread: { atMs: 0, givenBack: -1 },
+  private readonly moved: Record<StepKind, { atMs: number; released: number }> = {
+    loop: { atMs: 0, released: -1 },
+    thread: { atMs: 0, released: -1 },
   }
-  private readonly waiting: Readonly<Record<PlaceKind, Waiting[]>> = { loop: [], thread: [] }
+  private readonly waiting: Readonly<Record<StepKind, Waiter[]>> = { loop: [], thread: [] }
 
   /**
    * @param shared those of its replica, which it needs as well; default: any number
@@ -37,7 +37,7 @@ export class Places implements PlacesOfLifecycle {
   constructor(
     private most: number,
     private mostInThreads: number,
-    private shared?: SharedPlaces | undefined,
+    private shared?: SharedSemaphore | undefined,
     readonly onFree: () => void = () => undefined,
   ) {
     shared?.join(this)
@@ -63,7 +63,7 @@ export class Places implements PlacesOfLifecycle {
   }
 
   /** The number of its steps that may run at the same time: now, and when its turn among those that share places has come. */
-  mayRun(shared: SharedPlaces): { readonly now: number; readonly inTurn: number } {
+  mayRun(shared: SharedSemaphore): { readonly now: number; readonly inTurn: number } {
     const share = shared.shareOf(this)
     // A lifecycle below its share may have one step wait for its turn, so that it gets one.
     const now = this.takenCount + Math.max(shared.free, this.takenCount < share ? 1 : 0)
@@ -71,7 +71,7 @@ export class Places implements PlacesOfLifecycle {
   }
 
   /** True if a step waits for a place of a kind. */
-  isWaitedFor(kind: PlaceKind): boolean {
+  isWaitedFor(kind: StepKind): boolean {
     return this.waiting[kind].length > 0
   }
 
@@ -79,72 +79,72 @@ export class Places implements PlacesOfLifecycle {
    * Resolves when its turn has come, to true; or to false: it has waited too long. undefined: its turn has come already, so that a step needn't pay
    * for a promise.
    */
-  take(kind: PlaceKind, sinceMs = 0): Promise<boolean> | undefined {
+  acquire(kind: StepKind, sinceMs = 0): Promise<boolean> | undefined {
     if (this.isFree(kind)) {
       this.put(kind)
       return undefined
     }
     this.asked += 1
-    return new Promise((over) => this.waiting[kind].push({ number: this.asked, sinceMs, over }))
+    return new Promise((resolve) => this.waiting[kind].push({ number: this.asked, sinceMs, resolve }))
   }
 
-  giveBack(kind: PlaceKind): void {
+  release(kind: StepKind): void {
     this.taken[kind] -= 1
-    this.givenBack[kind] += 1
-    if (this.shared) this.shared.gaveBack()
-    else this.letIn()
+    this.released[kind] += 1
+    if (this.shared) this.shared.released()
+    else this.admitWaiters()
   }
 
   /** True if those of a kind have hung for a while. It finds that out from one call a second. */
-  hang(kind: PlaceKind, nowMs: number): boolean {
-    const { loop, thread } = this.givenBack
-    const givenBack = kind === 'loop' ? loop + thread : thread
-    if (this.isFree(kind) || givenBack !== this.moved[kind].givenBack) this.moved[kind] = { atMs: nowMs, givenBack }
+  hang(kind: StepKind, nowMs: number): boolean {
+    const { loop, thread } = this.released
+    const released = kind === 'loop' ? loop + thread : thread
+    if (this.isFree(kind) || released !== this.moved[kind].released) this.moved[kind] = { atMs: nowMs, released }
     return nowMs - this.moved[kind].atMs >= HANG_AFTER_MS
   }
 
   /** Sends away the steps that have waited since before a time, because each kind's places may hang for long. */
-  sendAway(beforeMs: number): void {
+  expire(beforeMs: number): void {
     for (const waiting of Object.values(this.waiting)) {
-      while (waiting[0] && waiting[0].sinceMs < beforeMs) waiting.shift()!.over(false)
+      while (waiting[0] && waiting[0].sinceMs < beforeMs) waiting.shift()!.resolve(false)
     }
   }
 
   /** Gives every step a place from now on: at a stop, when no handler begins any more. */
-  letAllIn(): void {
+  open(): void {
     this.most = Number.POSITIVE_INFINITY
     this.mostInThreads = Number.POSITIVE_INFINITY
-    this.letIn()
+    this.admitWaiters()
   }
 
-  letOneIn(): void {
+  admitOne(): void {
     const kind = this.nextKind()!
     this.put(kind)
-    this.waiting[kind].shift()!.over(true)
+    this.waiting[kind].shift()!.resolve(true)
   }
 
-  private letIn(): void {
-    while (this.isWaiting) this.letOneIn()
+  private admitWaiters(): void {
+    while (this.isWaiting) this.admitOne()
   }
 
-  private put(kind: PlaceKind): void {
+  private put(kind: StepKind): void {
     this.taken[kind] += 1
-    this.shared?.took(this)
+    this.shared?.acquired(this)
   }
 
   /** The kind that the longest waiting step needs, among steps that could have a place. */
-  private nextKind(): PlaceKind | undefined {
+  private nextKind(): StepKind | undefined {
     const loop = this.hasOwn('loop') ? this.waiting.loop[0] : undefined
     const thread = this.hasOwn('thread') ? this.waiting.thread[0] : undefined
     if (!thread) return loop && 'loop'
     return loop && loop.number < thread.number ? 'loop' : 'thread'
   }
 
-  private isFree(kind: PlaceKind): boolean {
+  private isFree(kind: StepKind): boolean {
     return this.hasOwn(kind) && ((this.shared?.free ?? 1) > 0 || this.most === Number.POSITIVE_INFINITY)
   }
 
-  private hasOwn(kind: PlaceKind): boolean {
+  private hasOwn(kind: StepKind): boolean {
     return this.takenCount < this.most && (kind === 'loop' || this.taken.thread < this.mostInThreads)
   }
 }

@@ -6,7 +6,7 @@ import type { LifecycleModel } from '../../model/model.js'
 export type ChildEnd = 'succeeded' | 'failed' | 'parked'
 
 /** Parents and children across lifecycles, be they run by this replica or by others. */
-export interface Family {
+export interface RelatedLifecycles {
   /** A lifecycle that this replica runs, or that another one has registered; undefined: it is unknown. */
   modelOf(name: string): Promise<LifecycleModel | undefined>
   /** The names of all lifecycles whose documents may be children, as far as they are known. */

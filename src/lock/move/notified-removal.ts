@@ -14,7 +14,7 @@ import type { OwnerWriteOptions } from './owner-writes.js'
  */
 
 /** A lifecycle whose removals may have to be delivered. */
-export interface TellingLifecycle {
+export interface NotifyingLifecycle {
   readonly lifecycle: string
   readonly callbacks: readonly CallbackName[]
   /** Its own phases, and those that it has renamed: documents in others aren't its own. */
@@ -35,19 +35,19 @@ export type Removed =
   | 'told'
 
 /** Matches documents whose removal is delivered, or that have other callbacks to deliver before they go. Others are deleted immediately. */
-export function hasToTell(terms: Terms, { callbacks, phases }: TellingLifecycle): Filter<Document> {
-  const untold = { [`${terms.progress}.outbox.next`]: { $exists: true } }
+export function hasToNotify(terms: Terms, { callbacks, phases }: NotifyingLifecycle): Filter<Document> {
+  const undelivered = { [`${terms.progress}.outbox.next`]: { $exists: true } }
   return {
     phase: { $in: [...phases] },
     $expr: hasOurShape(terms),
-    ...(callbacks.includes('onRemoved') ? {} : untold),
+    ...(callbacks.includes('onRemoved') ? {} : undelivered),
   }
 }
 
 /** The update of a removal that is delivered. It ends any lease: the holder's writes match nothing. */
 export function removalUpdate(
   terms: Terms,
-  { lifecycle, callbacks }: Pick<TellingLifecycle, 'lifecycle' | 'callbacks'>,
+  { lifecycle, callbacks }: Pick<NotifyingLifecycle, 'lifecycle' | 'callbacks'>,
   { by, reason }: RemovedBy,
 ): Document[] {
   const history = historyWith(terms, { outcome: 'remove', reason, by })
@@ -67,7 +67,7 @@ const MOST_ROUNDS = 10
 
 /**
  * Removes one document, if it matches.
- * @param telling undefined: its lifecycle has no callbacks
+ * @param notifying undefined: its lifecycle has no callbacks
  * @param unlessHeld not while a replica has a lease on it
  * @param where its further conditions
  * @returns undefined: there is no such document, or none that matches; or it is removed already
@@ -75,7 +75,7 @@ const MOST_ROUNDS = 10
 export async function removeOne(
   documents: Collection,
   terms: Terms,
-  telling: TellingLifecycle | undefined,
+  notifying: NotifyingLifecycle | undefined,
   {
     _id,
     unlessHeld = false,
@@ -89,11 +89,11 @@ export async function removeOne(
     _id: _id as never,
     $and: [where, ...(unlessHeld ? [isNotHeld(terms)] : []), ...also],
   })
-  if (!telling) return (await documents.deleteOne(named(), options)).deletedCount > 0 ? 'deleted' : undefined
-  const isThere = { phase: { $ne: removedPhase(telling.lifecycle) } }
-  const tells = hasToTell(terms, telling)
+  if (!notifying) return (await documents.deleteOne(named(), options)).deletedCount > 0 ? 'deleted' : undefined
+  const isThere = { phase: { $ne: removedPhase(notifying.lifecycle) } }
+  const tells = hasToNotify(terms, notifying)
   for (let round = 0; round < MOST_ROUNDS; round += 1) {
-    const update = removalUpdate(terms, telling, by)
+    const update = removalUpdate(terms, notifying, by)
     if ((await documents.updateOne(named(tells), update, options)).matchedCount > 0) return 'told'
     if ((await documents.deleteOne(named({ $nor: [tells] }, isThere), options)).deletedCount > 0) return 'deleted'
     if ((await documents.countDocuments(named(isThere), { limit: 1, ...options })) === 0) return undefined

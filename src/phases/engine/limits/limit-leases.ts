@@ -1,11 +1,11 @@
 import type { LimitNeed } from '../../model/model.js'
-import { askAgainMs, LeasedSlots, type SlotsHeld, type SlotsOptions } from './leased-slots.js'
-import { SlotRequests } from './slot-requests.js'
+import { askAgainMs, LimitLease, type LimitLeasesOptions, type SlotsHeld } from './limit-lease.js'
+import { LimitRequests } from './limit-requests.js'
 
 const ROUND_MS = 250
 
 /** The limits that a phase's documents need, or that one document is held under. */
-export interface Needing {
+export interface Limited {
   readonly limits?: readonly LimitNeed[] | undefined
 }
 
@@ -33,19 +33,19 @@ const REMEMBERED_MS = 60_000
  * A replica's slots of all limits that its lifecycles name. It leases some before it claims, holds each document under its slots, and gives back
  * those that it doesn't need.
  *
- * Invariant: a document is claimed only with its slots in use; they are given back when it is let go. {@link LeasedSlots} has the invariants of
+ * Invariant: a document is claimed only with its slots in use; they are given back when it is let go. {@link LimitLease} has the invariants of
  * each limit.
  */
-export class Slots {
-  private readonly leases = new Map<string, LeasedSlots>()
+export class LimitLeases {
+  private readonly leases = new Map<string, LimitLease>()
   private readonly listeners: OnFree[] = []
   private readonly waiting = new Map<string, Waiting>()
-  private readonly requests: SlotRequests
+  private readonly requests: LimitRequests
   private timer: NodeJS.Timeout | undefined
   private stopped = false
 
-  constructor(private readonly options: SlotsOptions) {
-    this.requests = new SlotRequests(options.db, options.identity, options.serverClock)
+  constructor(private readonly options: LimitLeasesOptions) {
+    this.requests = new LimitRequests(options.db, options.identity, options.serverClock)
   }
 
   /**
@@ -58,7 +58,7 @@ export class Slots {
    * @param by the phase
    * @returns the number of documents that may be claimed, at most `most`
    */
-  async take({ limits = [] }: Needing, most: number, by: string): Promise<number> {
+  async take({ limits = [] }: Limited, most: number, by: string): Promise<number> {
     const now = this.options.clock.monotonicMs()
     const before = this.waiting.get(by)
     const waited = before && now - before.askedAtMs <= REMEMBERED_MS ? before : undefined
@@ -75,7 +75,9 @@ export class Slots {
         const some = had.get(need) ?? 0
         const isEnough = count <= some
         const more =
-          isEnough || this.isAnothersTurn(need, by, sinceMs, now) ? 0 : await this.leased(need).take(need, count - some)
+          isEnough || this.isAnothersTurn(need, by, sinceMs, now)
+            ? 0
+            : await this.leaseOf(need).take(need, count - some)
         had.set(need, some + more)
         count = Math.min(count, some + more)
         if (count === 0) missing = need
@@ -85,8 +87,8 @@ export class Slots {
       missing ??= await this.firstUnconfirmed(heldBefore)
       if (missing) {
         count = 0
-        const isHopeful = !this.leased(missing).isHopeless(missing)
-        const areSound = [...had].every(([need, n]) => n === 0 || this.leased(need).isSound)
+        const isHopeful = !this.leaseOf(missing).isHopeless(missing)
+        const areSound = [...had].every(([need, n]) => n === 0 || this.leaseOf(need).isSound)
         if (isHopeful && areSound) for (const [need, n] of had) if (n > 0) held.add(need)
         this.waiting.set(by, { missing, sinceMs, times: (waited?.times ?? 0) + 1, askedAtMs: now, held })
       } else this.waiting.delete(by)
@@ -103,16 +105,16 @@ export class Slots {
 
   /** Takes slots of one limit, without turns. `isAllHere`: no other replica has any, so there are no more before some are given back here. */
   async takeOf(need: LimitNeed, most: number): Promise<{ readonly count: number; readonly isAllHere: boolean }> {
-    const lease = this.leased(need)
+    const lease = this.leaseOf(need)
     const count = await lease.take(need, most)
     this.watch()
     return { count, isAllHere: lease.isAllHere }
   }
 
   /** Gives back the slots of `count` documents that were held. */
-  give({ limits = [] }: Needing, count: number): void {
+  release({ limits = [] }: Limited, count: number): void {
     if (count === 0) return
-    for (const need of limits) this.leased(need).giveBack(need, count, false)
+    for (const need of limits) this.leaseOf(need).giveBack(need, count, false)
     this.wake(limits)
   }
 
@@ -121,10 +123,10 @@ export class Slots {
    * @param by the waiter that has claimed: slots that it gives back itself are no reason to claim again. Undefined: it got nothing, and wakes no
    *   other waiter: they would wake each other for as long as none can use the slots. One that was refused in the meantime asks again in a moment.
    */
-  giveUnused({ limits = [] }: Needing, count: number, by: string | undefined): void {
+  releaseUnused({ limits = [] }: Limited, count: number, by: string | undefined): void {
     if (count === 0) return
     for (const need of limits) {
-      const lease = this.leased(need)
+      const lease = this.leaseOf(need)
       lease.giveBack(need, count, true)
       lease.share()
     }
@@ -132,8 +134,8 @@ export class Slots {
   }
 
   /** Makes the next requests see what other replicas have given back, and people have set, since the last ones. */
-  askAnew(): void {
-    for (const lease of this.leases.values()) lease.makesDoUntilMs = Number.NEGATIVE_INFINITY
+  refresh(): void {
+    for (const lease of this.leases.values()) lease.reuseUntilMs = Number.NEGATIVE_INFINITY
   }
 
   /** Calls `listener` whenever slots have been given back here. */
@@ -142,7 +144,7 @@ export class Slots {
   }
 
   /** A phase no longer wants any. */
-  noLonger(by: string): void {
+  withdraw(by: string): void {
     const waits = this.waiting.get(by)
     this.waiting.delete(by)
     if (waits) this.drop(waits.held, by)
@@ -152,21 +154,21 @@ export class Slots {
    * The time after which it is worth asking again: another replica gives back slots that it doesn't need, or a rate admits one more document.
    * @param by the waiter that has asked for a phase and got none
    */
-  againInMs({ limits = [] }: Needing, by?: string): number {
+  againInMs({ limits = [] }: Limited, by?: string): number {
     const leastMs = askAgainMs(0, 1)
-    const againMs = Math.max(0, ...limits.map((need) => this.leased(need).againInMs))
+    const againMs = Math.max(0, ...limits.map((need) => this.leaseOf(need).againInMs))
     const waited = by !== undefined && againMs === 0 ? this.waiting.get(by) : undefined
     if (!waited) return Math.max(leastMs, againMs)
     return askAgainMs(this.options.clock.monotonicMs() - waited.sinceMs, waited.times)
   }
 
   /** True if a lease of slots that a document needs is nearly over: its step must stop, the same way that it does for its own lease. */
-  areInDanger({ limits }: Needing): boolean {
+  areInDanger({ limits }: Limited): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isInDanger) ?? false
   }
 
   /** True if each step counts as one start of a rate. */
-  isRated({ limits }: Needing): boolean {
+  isRated({ limits }: Limited): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isRated) ?? false
   }
 
@@ -186,7 +188,7 @@ export class Slots {
   async stop(): Promise<void> {
     this.stopped = true
     clearTimeout(this.timer)
-    for (const { held } of this.waiting.values()) for (const need of held) this.leased(need).giveBack(need, 1, true)
+    for (const { held } of this.waiting.values()) for (const need of held) this.leaseOf(need).giveBack(need, 1, true)
     this.waiting.clear()
     await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
   }
@@ -197,7 +199,7 @@ export class Slots {
 
   /** Finds the first of these needs, whose slots were taken some time ago, that may no longer begin a document. */
   private async firstUnconfirmed(needs: readonly LimitNeed[]): Promise<LimitNeed | undefined> {
-    const confirmed = await Promise.all(needs.map((need) => this.leased(need).confirm()))
+    const confirmed = await Promise.all(needs.map((need) => this.leaseOf(need).confirm()))
     return needs.find((_, i) => !confirmed[i])
   }
 
@@ -210,13 +212,13 @@ export class Slots {
   }
 
   private isInLine({ missing, askedAtMs }: Waiting, now: number): boolean {
-    return now - askedAtMs <= ASKS_WITHIN_MS && !this.leased(missing).isHopeless(missing)
+    return now - askedAtMs <= ASKS_WITHIN_MS && !this.leaseOf(missing).isHopeless(missing)
   }
 
   /** Gives back slots so that others may have them immediately. */
   private handBack(need: LimitNeed, count: number): void {
     if (count === 0) return
-    const lease = this.leased(need)
+    const lease = this.leaseOf(need)
     lease.giveBack(need, count, true)
     void lease.settle().catch(() => undefined)
   }
@@ -226,7 +228,7 @@ export class Slots {
     const now = this.options.clock.monotonicMs()
     for (const [by, waits] of this.waiting) {
       if (waits.held.size === 0) continue
-      const areSound = [...waits.held].every((need) => this.leased(need).isSound)
+      const areSound = [...waits.held].every((need) => this.leaseOf(need).isSound)
       if (areSound && this.isInLine(waits, now)) continue
       this.waiting.set(by, { ...waits, held: new Set() })
       this.drop(waits.held, by)
@@ -239,8 +241,8 @@ export class Slots {
     this.wake(needs, by)
   }
 
-  private leased(need: LimitNeed): LeasedSlots {
-    const known = this.leases.get(need.limit) ?? new LeasedSlots(need, this.options, this.requests)
+  private leaseOf(need: LimitNeed): LimitLease {
+    const known = this.leases.get(need.limit) ?? new LimitLease(need, this.options, this.requests)
     this.leases.set(need.limit, known)
     return known
   }

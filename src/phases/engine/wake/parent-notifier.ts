@@ -16,18 +16,18 @@ import {
   termsOf,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import { endPhases, endsOf, type LifecycleModel, tellingOf } from '../../model/model.js'
+import { endPhases, endsOf, type LifecycleModel, notifyingOf } from '../../model/model.js'
 import { modelRegistered } from '../../model/registered.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
-import type { ChildEnd, Family } from '../context/family.js'
+import type { ChildEnd, RelatedLifecycles } from '../context/related-lifecycles.js'
 import { OutageLog } from '../report/outage-log.js'
 import { type WakeIf, Waker } from './waker.js'
 
 /** The time that a registered entry in `phaselock.lifecycles` is taken for true, for a lifecycle that this replica doesn't run. */
 const KNOWN_MS = 60_000
 
-export interface RelativesOptions {
+export interface ParentNotifierOptions {
   readonly db: Db
   readonly clock: Clock
   readonly logger: Logger
@@ -42,13 +42,13 @@ export interface RelativesOptions {
  * Notifies parents of the ends of their children, as a hint: a parent is woken if the end decides its wait. The hint relies on counts that are read
  * by an index at that time, so nothing is counted that could be counted twice. Where it is lost, the parent counts again at the end of its sleep.
  */
-export class Relatives implements Family {
+export class ParentNotifier implements RelatedLifecycles {
   private readonly known = new Map<string, { readonly model: LifecycleModel; readonly readAtMs: number }>()
   private readonly foreign = new Map<string, Waker>()
-  private readonly telling = new Set<Promise<void>>()
+  private readonly notifying = new Set<Promise<void>>()
   private readonly outage: OutageLog
 
-  constructor(private readonly options: RelativesOptions) {
+  constructor(private readonly options: ParentNotifierOptions) {
     this.outage = new OutageLog('waking parents', options.clock, options.logger)
   }
 
@@ -88,7 +88,7 @@ export class Relatives implements Family {
       progress: model.settings.progress,
       parent,
       fromFence,
-      telling: tellingOf(model),
+      notifying: notifyingOf(model),
     }
   }
 
@@ -100,12 +100,12 @@ export class Relatives implements Family {
 
   ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void {
     // A failure that has not been looked at yet is not forgotten for a success after it.
-    this.tell(parent, how === 'succeeded' ? model.name : `${model.name} ${how}`, this.decides(model, parent, how))
+    this.notify(parent, how === 'succeeded' ? model.name : `${model.name} ${how}`, this.decides(model, parent, how))
   }
 
   reached({ name: lifecycle }: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void {
     const key = idKey(id)
-    this.tell(waiter, `${lifecycle} ${key}`, async (progress) => {
+    this.notify(waiter, `${lifecycle} ${key}`, async (progress) => {
       const awaits = awaitsIn(progress)
       if (awaits?.kind !== 'document' || !awaits.phases.includes(phase)) return false
       return awaits.lifecycle === lifecycle && idKey(awaits.id) === key
@@ -120,22 +120,22 @@ export class Relatives implements Family {
 
   /** Resolves when the ends so far have been reported. */
   async settled(): Promise<void> {
-    while (this.telling.size > 0) await Promise.all(this.telling)
+    while (this.notifying.size > 0) await Promise.all(this.notifying)
     const own = this.options.running().map(({ waker }) => waker)
     await Promise.all([...own, ...this.foreign.values()].map((waker) => waker.settled()))
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.telling)
+    await Promise.all(this.notifying)
     await Promise.all([...this.foreign.values()].map((waker) => waker.stop()))
   }
 
-  private tell({ lifecycle, id }: DocumentName, asker: string, isDue: WakeIf): void {
-    const told = this.wakerOf(lifecycle)
-      .then((waker) => waker?.wakeIf(id, asker, isDue))
+  private notify({ lifecycle, id }: DocumentName, requester: string, isDue: WakeIf): void {
+    const notified = this.wakerOf(lifecycle)
+      .then((waker) => waker?.wakeIf(id, requester, isDue))
       .catch((error) => this.outage.failed(error))
-      .finally(() => this.telling.delete(told))
-    this.telling.add(told)
+      .finally(() => this.notifying.delete(notified))
+    this.notifying.add(notified)
   }
 
   private async wakerOf(lifecycle: string): Promise<Waker | undefined> {

@@ -4,7 +4,7 @@ import { numbered, typed } from '../../../options/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
-import type { SlotRequests } from './slot-requests.js'
+import type { LimitRequests } from './limit-requests.js'
 
 /** The time without a request for them after which unused slots are given back. */
 const UNUSED_MS = 1_000
@@ -27,9 +27,9 @@ const ASKS_WITHIN_MS = 1_000
 /** The longest time between requests of the replica that has waited longest: free slots are reserved for it, and unused until it asks. */
 const NEXT_ASKS_WITHIN_MS = 250
 /** The pause between requests of a replica that has all slots it may have at present. In it, claims use slots that its own documents give back. */
-const MAKES_DO_MS = 50
+const REUSE_MS = 50
 
-export interface SlotsOptions {
+export interface LimitLeasesOptions {
   readonly db: Db
   readonly identity: string
   readonly clock: Clock
@@ -61,7 +61,7 @@ export interface SlotsHeld {
  * Invariants: (1) used and free slots together are never more than those leased, by a lease that isn't over; (2) one request at a time is under way,
  * and slots are put to use only between requests, so that no request gives back slots that have just been put to use.
  */
-export class LeasedSlots {
+export class LimitLease {
   /** The slots that this replica has leased; by the server's record there may be fewer, but never more. */
   private leased = 0
   /** The number of these that may be in use. */
@@ -79,18 +79,18 @@ export class LeasedSlots {
   private lastsMs = Number.POSITIVE_INFINITY
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
-  private told: string | undefined
+  private reported: string | undefined
   /** The number of times in a row that there was nothing to take, and the monotonic time of the first. */
-  private inVain = 0
-  private inVainSinceMs = 0
+  private timesStarved = 0
+  private starvedSinceMs = 0
   private othersWait = false
   private isNext = false
   /**
    * The monotonic time until which it doesn't ask for more, for documents that need `makesDoFor` slots each or more. Where there weren't two for a
    * document, there may still be one for another.
    */
-  makesDoUntilMs = Number.NEGATIVE_INFINITY
-  private makesDoFor = 1
+  reuseUntilMs = Number.NEGATIVE_INFINITY
+  private reuseFor = 1
   /** True if this process stood still past the end of the lease, and others have got slots that it has in use. */
   private isOvertaken = false
 
@@ -98,8 +98,8 @@ export class LeasedSlots {
 
   constructor(
     private readonly need: LimitNeed,
-    private readonly options: SlotsOptions,
-    private readonly requests: SlotRequests,
+    private readonly options: LimitLeasesOptions,
+    private readonly requests: LimitRequests,
   ) {
     this.name = need.limit
   }
@@ -132,9 +132,9 @@ export class LeasedSlots {
   get againInMs(): number {
     const rate = this.limit?.rate
     const nextStartMs = rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
-    if (this.inVain === 0) return nextStartMs
-    const waitedMs = this.options.clock.monotonicMs() - this.inVainSinceMs
-    const againMs = askAgainMs(waitedMs, this.inVain)
+    if (this.timesStarved === 0) return nextStartMs
+    const waitedMs = this.options.clock.monotonicMs() - this.starvedSinceMs
+    const againMs = askAgainMs(waitedMs, this.timesStarved)
     return Math.max(nextStartMs, this.isNext ? Math.min(againMs, NEXT_ASKS_WITHIN_MS) : againMs)
   }
 
@@ -173,15 +173,15 @@ export class LeasedSlots {
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
-      const makesDo = this.usable > 0 && each >= this.makesDoFor && this.wantedAtMs < this.makesDoUntilMs
-      const isEnough = makesDo || (this.available(each) >= most && this.ageMs < ASKS_WITHIN_MS)
+      const reuses = this.usable > 0 && each >= this.reuseFor && this.wantedAtMs < this.reuseUntilMs
+      const isEnough = reuses || (this.available(each) >= most && this.ageMs < ASKS_WITHIN_MS)
       if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
       this.used += count * each
       if (this.isRated) this.starts -= count
-      if (this.inVain === 0) this.inVainSinceMs = this.wantedAtMs
-      this.inVain = count === 0 ? this.inVain + 1 : 0
-      this.tell(each)
+      if (this.timesStarved === 0) this.starvedSinceMs = this.wantedAtMs
+      this.timesStarved = count === 0 ? this.timesStarved + 1 : 0
+      this.report(each)
       return count
     })
   }
@@ -258,8 +258,8 @@ export class LeasedSlots {
     this.othersWait = grant?.othersWait ?? false
     this.isNext = grant?.isNext ?? false
     const isAll = grant?.isShort && this.used === inUse && !this.isRated
-    this.makesDoFor = each
-    this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
+    this.reuseFor = each
+    this.reuseUntilMs = isAll ? clock.monotonicMs() + REUSE_MS : sentAtMs
     // Slots given back during the request aren't put to use again: the answer knows nothing of that, and the limit may have been lowered.
     this.usable = grant ? this.used + grant.slots - inUse : 0
     this.leased = grant?.slots ?? 0
@@ -269,13 +269,13 @@ export class LeasedSlots {
   }
 
   /** Logs, once, a reason for documents to wait that only a person can change; and its end. */
-  private tell(each: number): void {
+  private report(each: number): void {
     if (this.isKey) return // there may be any number of them; phaselock show reports it
     const problem = this.problem(each)
-    if (problem !== undefined && problem !== this.told) this.options.logger.warn(problem)
-    if (problem === undefined && this.told !== undefined)
+    if (problem !== undefined && problem !== this.reported) this.options.logger.warn(problem)
+    if (problem === undefined && this.reported !== undefined)
       this.options.logger.info(`limit ${this.name}: there are slots again`)
-    this.told = problem
+    this.reported = problem
   }
 
   private problem(each: number): string | undefined {

@@ -25,7 +25,7 @@ describe('ends of documents for which an insert has left something', () => {
   })
 
   const recorded = { kind: 'recorded' }
-  const taken = { kind: 'recorded', isMarked: true }
+  const taken = { kind: 'recorded', appliesPendingInsert: true }
   const lost = { kind: 'lost' }
 
   test.each([

@@ -1,5 +1,5 @@
 import type { Document, Filter } from 'mongodb'
-import { isNobodys } from '../lease/lease-state.js'
+import { isUnleased } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { inProgress, isDate, literal, progressAcrossPhases, type Terms, without } from '../terms/terms.js'
 import { historyWith } from './history.js'
@@ -15,7 +15,7 @@ import { historyWith } from './history.js'
  */
 
 /** The queued inserts of a document, as they are stored. */
-export interface StoredNext {
+export interface PendingInsert {
   /** The owner's fields, of all inserts: the newest of each. */
   readonly set?: Readonly<Record<string, unknown>>
   /** The phase where it begins again should it come to rest or be parked; absent: it doesn't. */
@@ -29,23 +29,23 @@ export interface StoredNext {
 
 const objectAt = (path: string): Document => ({ $cond: [{ $eq: [{ $type: path }, 'object'] }, path, {}] })
 
-/** Matches documents without a queued insert: the end of a step requires it, and otherwise is sent again with {@link applyNext}. */
-export const nothingNext = ({ progress }: Terms): Filter<Document> => ({ [`${progress}.next`]: { $exists: false } })
+/** Matches documents without a queued insert: the end of a step requires it, and otherwise is sent again with {@link applyPendingInsert}. */
+export const noPendingInsert = ({ progress }: Terms): Filter<Document> => ({ [`${progress}.next`]: { $exists: false } })
 
 /** True if a document that was read has a queued insert. */
-export const hasNext = (progress: unknown): boolean => Object(progress)['next'] !== undefined
+export const hasPendingInsert = (progress: unknown): boolean => Object(progress)['next'] !== undefined
 
 /** The fields of a document's queued inserts, as an expression: under those of a newer insert, which wins. */
-export const nextFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
+export const pendingFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
 
 /** The state in a document's queued insert: one that is set later counts. */
-export const stateInNext = ({ progress }: Pick<Terms, 'progress'>): string => `${progress}.next.set.state`
+export const pendingState = ({ progress }: Pick<Terms, 'progress'>): string => `${progress}.next.set.state`
 
 /** `progress` without queued inserts, nor the sleep that they end. */
-export const withoutNext = (progress: unknown): Document => without(progress, ['next', 'resumeAt'])
+export const withoutPendingInsert = (progress: unknown): Document => without(progress, ['next', 'resumeAt'])
 
 /** `progress` with one insert more. */
-export function leftFor(
+export function addPendingInsert(
   terms: Terms,
   insert: {
     readonly set: Document
@@ -59,10 +59,12 @@ export function leftFor(
   const begin =
     insert.begin === undefined ? { $ifNull: [inProgress(terms, 'next.begin'), '$$REMOVE'] } : literal(insert.begin)
   const known = inProgress(terms, 'next.lockedAt')
-  const isLeftAtOnce = { $and: [{ $eq: [{ $type: inProgress(terms, 'next') }, 'object'] }, { $not: [isDate(known)] }] }
-  const later = insert.later && { $cond: [isLeftAtOnce, '$$REMOVE', { $min: [known, insert.later] }] }
+  const isPendingAtOnce = {
+    $and: [{ $eq: [{ $type: inProgress(terms, 'next') }, 'object'] }, { $not: [isDate(known)] }],
+  }
+  const later = insert.later && { $cond: [isPendingAtOnce, '$$REMOVE', { $min: [known, insert.later] }] }
   const next = {
-    set: { $mergeObjects: [nextFields(terms), insert.set] },
+    set: { $mergeObjects: [pendingFields(terms), insert.set] },
     begin,
     lockedAt: later ?? insert.lockedAt ?? '$$REMOVE',
     by: literal(insert.by),
@@ -80,14 +82,14 @@ export function begunIn(
   const history = historyWith(terms, { outcome: 'owner', reason: 'inserted again', by, to: phase })
   const begun = { since: now, attempts: 0, claims: 0, history }
   const progress = { $mergeObjects: [progressAcrossPhases(terms), begun] }
-  return { phase, lockedAt, updatedAt: now, [terms.progress]: withoutNext(progress) }
+  return { phase, lockedAt, updatedAt: now, [terms.progress]: withoutPendingInsert(progress) }
 }
 
 /**
  * The stage that applies queued inserts, after the stages that let go of the document. Their values are in it, and it is due if it has work to
  * do; if it rests or is parked it begins again, where an insert asked for that. Without queued inserts it changes nothing.
  */
-export function applyNext(terms: Terms): Document {
+export function applyPendingInsert(terms: Terms): Document {
   const next = (field: string) => inProgress(terms, `next.${field}`)
   const isParked = { $and: [isDate('$lockedAt'), { $gte: ['$lockedAt', PARKED_AT] }] }
   const rests = terms.working ? { $or: [isParked, { $not: [{ $in: ['$phase', literal(terms.working)] }] }] } : isParked
@@ -96,9 +98,9 @@ export function applyNext(terms: Terms): Document {
   const by = { $ifNull: [next('by'), 'owner'] }
   const begun = begunIn(terms, { phase: { $toString: next('begin') }, lockedAt, by })
   const stays = { [terms.progress]: without(`$${terms.progress}`, ['next']) }
-  const awake = { lockedAt, [terms.progress]: withoutNext(`$${terms.progress}`) }
+  const awake = { lockedAt, [terms.progress]: withoutPendingInsert(`$${terms.progress}`) }
   const changed = { $cond: [begins, begun, { $cond: [rests, stays, awake] }] }
-  const applied = { $mergeObjects: ['$$ROOT', nextFields(terms), changed] }
+  const applied = { $mergeObjects: ['$$ROOT', pendingFields(terms), changed] }
   const isThere = { $ne: [{ $type: inProgress(terms, 'next') }, 'missing'] }
   const isOurs = { $eq: [{ $type: `$${terms.progress}` }, 'object'] }
   return { $replaceWith: { $cond: [{ $and: [isOurs, isThere] }, applied, '$$ROOT'] } }
@@ -108,6 +110,6 @@ export function applyNext(terms: Terms): Document {
  * The same for an update that takes a document from a holder that has died, before the stage that removes `lockedBy`. A document without a holder
  * keeps its queued inserts: it was quarantined because of them.
  */
-export const applyNextOfHolder = (terms: Terms): Document => ({
-  $replaceWith: { $cond: [isNobodys, '$$ROOT', applyNext(terms)['$replaceWith']] },
+export const applyPendingInsertOfHolder = (terms: Terms): Document => ({
+  $replaceWith: { $cond: [isUnleased, '$$ROOT', applyPendingInsert(terms)['$replaceWith']] },
 })

@@ -1,5 +1,5 @@
 import {
-  type Chore,
+  type DutyQuery,
   isRemovedPhase,
   type LookResult,
   phasesIn,
@@ -8,7 +8,7 @@ import {
   removeFinal,
   typeName,
 } from '../../../lock/index.js'
-import { tellingOf } from '../../model/model.js'
+import { notifyingOf } from '../../model/model.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
@@ -19,9 +19,9 @@ const REPAIRS_EVERY_MS = 600_000
 
 const MOST_WARNED = 10_000
 
-/** The chore of documents that no claim would find. */
+/** The duty of documents that no claim would find. */
 export const REPAIR = 'repair'
-/** The chore of phases that aren't a lifecycle's. */
+/** The duty of phases that aren't a lifecycle's. */
 export const FOREIGN_PHASES = 'foreign phases'
 
 /** The results of a tick. */
@@ -35,7 +35,7 @@ export interface TickCounts {
 }
 
 /** The work of a tick for one lifecycle besides running handlers: state rules, renames, removals, repairs, warnings. */
-export class Housekeeper {
+export class TickDuties {
   private readonly repairLook: RepairLook
   private repairedAtMs = Number.NEGATIVE_INFINITY
   /** Unknown phases that have been warned of. */
@@ -50,7 +50,7 @@ export class Housekeeper {
   }
 
   /** The questions for a look: is there a document that no claim would find, or one in a phase that isn't this lifecycle's? */
-  chores(): Chore[] {
+  queries(): DutyQuery[] {
     const { model } = this.env
     const siblings = this.registry.siblingPhases(model)
     const own = [...model.phases.keys(), ...(model.settings.callbacks ? [removedPhase(model.name)] : [])]
@@ -127,11 +127,11 @@ export class Housekeeper {
     const { model, collection, terms, serverClock, random, refusing, broken, callbacks } = this.env
     const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
     if (!dueBound) return 0
-    const telling = model.settings.callbacks?.includes('onRemoved') ? tellingOf(model) : undefined
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, telling }
-    const { removed, putAside, refused } = await removeFinal(collection, terms(), request)
-    if (telling && removed > 0) callbacks?.found()
-    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [...refused] })
+    const notifying = model.settings.callbacks?.includes('onRemoved') ? notifyingOf(model) : undefined
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, notifying }
+    const { removed, quarantined, refused } = await removeFinal(collection, terms(), request)
+    if (notifying && removed > 0) callbacks?.found()
+    broken.claimed({ broken: quarantined.map(({ id }) => id), odd: [...quarantined], refused: [...refused] })
     return removed
   }
 }

@@ -22,7 +22,7 @@ interface Pending {
 }
 
 /** The requests of a replica for slots. Those for keys are sent together, because a claim asks for many. */
-export class SlotRequests {
+export class LimitRequests {
   private pending: Pending[] = []
   private turn = 0
 

@@ -1,69 +1,69 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { InvalidReplicaOptions, lifecycleOf, Replica, type RunnableLifecycle } from '../../src/index.js'
-import { Capacity } from '../../src/phases/engine/places/capacity.js'
-import { Places } from '../../src/phases/engine/places/places.js'
-import { SharedPlaces } from '../../src/phases/engine/places/shared-places.js'
+import { PrefetchTarget } from '../../src/phases/engine/concurrency/prefetch-target.js'
+import { SharedSemaphore } from '../../src/phases/engine/concurrency/shared-semaphore.js'
+import { StepSemaphore } from '../../src/phases/engine/concurrency/step-semaphore.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
 
 describe('places that lifecycles share', () => {
   /** Lifecycles that want so many places each, of the shared ones. */
-  function wanting(shared: SharedPlaces, ...wanted: number[]) {
-    const all = wanted.map(() => new Places(32, 0, shared))
-    for (const [i, places] of all.entries()) for (let n = 0; n < wanted[i]!; n += 1) void places.take('loop')
+  function wanting(shared: SharedSemaphore, ...wanted: number[]) {
+    const all = wanted.map(() => new StepSemaphore(32, 0, shared))
+    for (const [i, places] of all.entries()) for (let n = 0; n < wanted[i]!; n += 1) void places.acquire('loop')
     return { all, running: () => all.map(({ takenCount }) => takenCount) }
   }
 
   test('an equal share for each lifecycle that wants more, and what one does not need is for the others', () => {
-    const shared = new SharedPlaces(10)
+    const shared = new SharedSemaphore(10)
     const { all, running } = wanting(shared, 32, 2, 32)
     expect(running()).toEqual([10, 0, 0]) // the first had asked before the others
-    for (let n = 0; n < 6; n += 1) all[0]!.giveBack('loop')
+    for (let n = 0; n < 6; n += 1) all[0]!.release('loop')
     expect(running()).toEqual([4, 2, 4])
     expect(shared.free).toBe(0)
-    for (const [i, n] of [4, 2, 4].entries()) for (let k = 0; k < n; k += 1) all[i]!.giveBack('loop')
+    for (const [i, n] of [4, 2, 4].entries()) for (let k = 0; k < n; k += 1) all[i]!.release('loop')
     expect(running()).toEqual([5, 0, 5])
   })
 
   test('a single place goes round', () => {
-    const { all, running } = wanting(new SharedPlaces(1), 5, 5, 5)
+    const { all, running } = wanting(new SharedSemaphore(1), 5, 5, 5)
     const served = [0, 0, 0]
     for (let n = 0; n < 9; n += 1) {
       const one = running().indexOf(1)
       served[one]! += 1
-      all[one]!.giveBack('loop')
+      all[one]!.release('loop')
     }
     expect(served).toEqual([3, 3, 3])
   })
 
   test('one that becomes free while no step waits is offered to all', () => {
     const offered: string[] = []
-    const shared = new SharedPlaces(1)
-    const [one] = ['one', 'other'].map((name) => new Places(4, 0, shared, () => offered.push(name)))
-    one!.take('loop')
-    one!.giveBack('loop')
+    const shared = new SharedSemaphore(1)
+    const [one] = ['one', 'other'].map((name) => new StepSemaphore(4, 0, shared, () => offered.push(name)))
+    one!.acquire('loop')
+    one!.release('loop')
     expect(offered.sort()).toEqual(['one', 'other'])
   })
 
   test('nobody waits once its replica stops', async () => {
-    const shared = new SharedPlaces(1)
+    const shared = new SharedSemaphore(1)
     const { all } = wanting(shared, 1, 0)
-    const turn = all[1]!.take('loop')
-    all[1]!.letAllIn()
+    const turn = all[1]!.acquire('loop')
+    all[1]!.open()
     expect(await turn).toBe(true)
-    expect(all[1]!.take('loop')).toBeUndefined()
+    expect(all[1]!.acquire('loop')).toBeUndefined()
   })
 
   test('a lifecycle holds as much as its share can begin, and one document where others have all places for long', () => {
-    const shared = new SharedPlaces(8)
+    const shared = new SharedSemaphore(8)
     const { all } = wanting(shared, 8, 0)
-    const capacity = new Capacity(32, () => all[1]!.mayRun(shared))
-    expect(capacity.places).toBe(5) // half of the places, and a quarter more
-    capacity.tooMany()
-    expect(capacity.places).toBe(1)
-    for (let n = 0; n < 3; n += 1) all[0]!.giveBack('loop')
-    expect(capacity.places).toBe(3)
+    const prefetch = new PrefetchTarget(32, () => all[1]!.mayRun(shared))
+    expect(prefetch.target).toBe(5) // half of the places, and a quarter more
+    prefetch.tooMany()
+    expect(prefetch.target).toBe(1)
+    for (let n = 0; n < 3; n += 1) all[0]!.release('loop')
+    expect(prefetch.target).toBe(3)
   })
 })
 

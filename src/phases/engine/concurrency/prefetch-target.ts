@@ -1,7 +1,7 @@
-import type { PlaceKind } from './places.js'
+import type { StepKind } from './step-semaphore.js'
 
-/** The capacities for documents whose steps run in each kind of place. */
-export type Capacities = Readonly<Record<PlaceKind, Capacity>>
+/** The prefetch targets for documents whose steps run in each kind of place. */
+export type PrefetchTargets = Readonly<Record<StepKind, PrefetchTarget>>
 
 /** The most documents that one claim takes, in two parts at the same time; so while some are recorded, others are being claimed. */
 export const MAX_BATCH = 1_000
@@ -24,7 +24,7 @@ const SMOOTHING = 0.05
  * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less until that is
  * over: due documents wait behind all that is held. 900 documents a second -> 225, not 2,000.
  */
-export class Capacity {
+export class PrefetchTarget {
   private meanMs: number | undefined
   private besideMs: number | undefined
   private mostHeld = MOST_HELD
@@ -61,7 +61,7 @@ export class Capacity {
     this.mostHeld = Math.min(MOST_HELD, Math.max(this.least, this.mostHeld))
   }
 
-  get places(): number {
+  get target(): number {
     const { concurrency, meanMs } = this
     if (this.isStuck) return concurrency
     if (meanMs === undefined) return this.least
@@ -75,9 +75,9 @@ export class Capacity {
    * otherwise be idle. Documents that are being recorded come back: small claims in the meantime make small groups for all steps that follow (177
    * documents a write instead of 260; with candidates in one reply 20,500 steps/s instead of 17,200, measured).
    */
-  room(held: number): number {
-    const free = this.places - held
-    if (free <= 0 || (free < this.places / 4 && held >= this.concurrency)) return 0
+  toClaim(held: number): number {
+    const free = this.target - held
+    if (free <= 0 || (free < this.target / 4 && held >= this.concurrency)) return 0
     return Math.min(free, MAX_BATCH)
   }
 

@@ -3,8 +3,8 @@ import { idKey, LEAST_PAUSE_MS, type SelectionPolicy, type ValueLimit } from '..
 import type { Clock } from '../../../time/index.js'
 import { keyLimits, keyNeedOf } from '../../definition/limits.js'
 import type { LifecycleModel, LimitNeed } from '../../model/model.js'
-import { askAgainMs } from './leased-slots.js'
-import type { Slots } from './slots.js'
+import { askAgainMs } from './limit-lease.js'
+import type { LimitLeases } from './limit-leases.js'
 
 /** The time that a key is remembered without another request: longer than it takes to ask about thousands. */
 const REMEMBERED_MS = 60_000
@@ -19,7 +19,7 @@ const MOST_PER_MS = { first: 2, often: 0.2, seldom: 0.05 }
 /** The most full values that a query for candidates names, and the most bytes of them. */
 const MOST_NAMED = { values: 10_000, bytes: 500_000 }
 
-interface FullKey {
+interface FullPartition {
   readonly value: unknown
   readonly bytes: number
   readonly sinceMs: number
@@ -30,18 +30,18 @@ interface FullKey {
  * The limits of the values of a field (`limitBy`, `each`). A claim takes slots for the documents that it has chosen, and tries only for those with a
  * slot. Values without a free slot are remembered for a moment, and claims don't read their documents.
  */
-export class KeyLimits {
-  private readonly full = new Map<string, FullKey>()
+export class PartitionLimits {
+  private readonly full = new Map<string, FullPartition>()
 
   constructor(
     private readonly model: LifecycleModel,
-    private readonly slots: Slots,
+    private readonly leases: LimitLeases,
     private readonly clock: Clock,
   ) {}
 
   /** Begins one claim; its `over` ends it. */
-  forClaim(): KeyedClaim {
-    return new KeyedClaim(this)
+  forClaim(): PartitionedClaim {
+    return new PartitionedClaim(this)
   }
 
   /** The most documents of a value that one claim may take. */
@@ -88,19 +88,19 @@ export class KeyLimits {
   }
 
   /** Forgets that a value was full: a slot of it has been given back here. */
-  gaveBack(need: LimitNeed): void {
+  released(need: LimitNeed): void {
     this.full.delete(need.limit)
   }
 
   /** Takes slots for up to `most` documents of one value, and returns the number of documents; fewer: the value is full for a while. */
   async take(need: LimitNeed, document: Document, most: number): Promise<number> {
-    const { count, isAllHere } = await this.slots.takeOf(need, most)
+    const { count, isAllHere } = await this.leases.takeOf(need, most)
     if (count < most || isAllHere) {
       const value: unknown = document[this.model.settings.limitBy!] ?? null
       const now = this.clock.monotonicMs()
       const sinceMs = (count === 0 && this.full.get(need.limit)?.sinceMs) || now
       const waitedMs = now - sinceMs
-      const othersMs = Math.max(askAgainMs(waitedMs), this.slots.againInMs({ limits: [need] }))
+      const othersMs = Math.max(askAgainMs(waitedMs), this.leases.againInMs({ limits: [need] }))
       const { size } = this.full
       const oftenMs = size / MOST_PER_MS.often
       const onlyPeopleMs = Math.max(oftenMs, ONLY_PEOPLE_MS)
@@ -112,48 +112,48 @@ export class KeyLimits {
     return count
   }
 
-  giveUnused(need: LimitNeed, by: string | undefined): void {
-    this.gaveBack(need)
-    this.slots.giveUnused({ limits: [need] }, 1, by)
+  releaseUnused(need: LimitNeed, by: string | undefined): void {
+    this.released(need)
+    this.leases.releaseUnused({ limits: [need] }, 1, by)
   }
 }
 
 /** The documents that one claim has slots for. */
-export class KeyedClaim implements SelectionPolicy, ValueLimit {
+export class PartitionedClaim implements SelectionPolicy, ValueLimit {
   private readonly admitted = new Map<string, LimitNeed>()
   /** The number of documents that have got places, by limit. */
   private readonly placedOf = new Map<string, number>()
   /** True if it has left documents because of their values. */
   heldBack = false
   /** True if none of the documents that it has chosen got a slot. */
-  wasInVain = false
+  wasStarved = false
 
-  constructor(private readonly keys: KeyLimits) {}
+  constructor(private readonly partitions: PartitionLimits) {}
 
   /** Admits no more documents of a value than can have slots, so that they take no places from others. */
   admits(document: Document): boolean {
-    const need = this.keys.needOf(document)
-    const isAdmitted = (this.placedOf.get(need.limit) ?? 0) < this.keys.each && !this.keys.isFull(need)
+    const need = this.partitions.needOf(document)
+    const isAdmitted = (this.placedOf.get(need.limit) ?? 0) < this.partitions.each && !this.partitions.isFull(need)
     this.heldBack ||= !isAdmitted
     return isAdmitted
   }
 
   placed(document: Document): void {
-    const { limit } = this.keys.needOf(document)
+    const { limit } = this.partitions.needOf(document)
     this.placedOf.set(limit, (this.placedOf.get(limit) ?? 0) + 1)
   }
 
   full(): readonly unknown[] {
-    return this.keys.fullValues()
+    return this.partitions.fullValues()
   }
 
   async admit(documents: readonly Document[]): Promise<readonly Document[]> {
-    const needs = new Map(documents.map((document) => [document, this.keys.needOf(document)]))
+    const needs = new Map(documents.map((document) => [document, this.partitions.needOf(document)]))
     const byLimit = Map.groupBy(documents, (document) => needs.get(document)!.limit)
     const admitted = await Promise.allSettled(
       [...byLimit.values()].map(async (some) => {
         const need = needs.get(some[0]!)!
-        const count = await this.keys.take(need, some[0]!, some.length)
+        const count = await this.partitions.take(need, some[0]!, some.length)
         const these = some.slice(0, count)
         this.heldBack ||= count < some.length
         for (const { _id } of these) this.admitted.set(idKey(_id), need)
@@ -163,7 +163,7 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
     const won = new Set(admitted.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])))
     const failed = admitted.find((one) => one.status === 'rejected')
     if (won.size === 0 && failed) throw failed.reason
-    this.wasInVain = won.size < Math.min(1, documents.length)
+    this.wasStarved = won.size < Math.min(1, documents.length)
     return documents.filter((document) => won.has(document))
   }
 
@@ -173,14 +173,14 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
    */
   takenFor(key: string, document: Document | undefined): LimitNeed | undefined {
     const need = this.admitted.get(key)
-    if (!need || (document && need.limit !== this.keys.needOf(document).limit)) return undefined
+    if (!need || (document && need.limit !== this.partitions.needOf(document).limit)) return undefined
     this.admitted.delete(key)
     return need
   }
 
   /** Gives back the slots that the claim had no use for. @param by the waiter that has claimed; undefined: it got nothing */
   over(by: string | undefined): void {
-    for (const need of this.admitted.values()) this.keys.giveUnused(need, by)
+    for (const need of this.admitted.values()) this.partitions.releaseUnused(need, by)
     this.admitted.clear()
   }
 }

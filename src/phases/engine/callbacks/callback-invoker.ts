@@ -21,7 +21,7 @@ const STOOD_STILL_MS = 100
 export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
 
 /** A document that a callback is called for. */
-export interface Callee {
+export interface DeliveryCall {
   readonly id: unknown
   readonly document: Document
   /** The monotonic time until which its outbox is held. */
@@ -38,7 +38,7 @@ export type LaneName = 'first' | 'again'
  * Calls a lifecycle's callbacks. Each of two lanes runs up to `concurrency` calls at the same time, like handlers, and more that last. Each call has
  * a signal, a timeout, and a lease that outlasts the timeout. No call begins once the replica stops.
  */
-export class Caller {
+export class CallbackInvoker {
   private readonly lanes: Readonly<Record<LaneName, Lane>>
   private readonly running = new Set<AbortController>()
   private stopping = false
@@ -67,7 +67,7 @@ export class Caller {
   }
 
   /** Calls a callback as soon as there is a place. Undefined: it returned; otherwise the reason to let go of its outbox. */
-  async call(one: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
+  async call(one: DeliveryCall, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
     const leave = await this.lanes[one.lane].enter(() => one.onAside())
     if (!leave) return 'uncalled'
     try {
@@ -79,16 +79,20 @@ export class Caller {
     }
   }
 
-  private async callNow({ id, document }: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
+  private async callNow(
+    { id, document }: DeliveryCall,
+    entry: OutboxEntry,
+    attempt: number,
+  ): Promise<LetGo | undefined> {
     const { model, clock, observer, logger, lines } = this.env
     const { maxAttempts, callbackTimeoutMs, progress } = model.settings
     const { seq, callback } = entry
     if (callback === 'delete') return undefined
     const about = { lifecycle: model.name, id, callback, seq }
-    const told = { ...about, attempt }
+    const reported = { ...about, attempt }
     if (attempt > maxAttempts) {
       const reason = `called ${numbered(attempt - 1, 'time')} without an end: it kills or outlives its replicas`
-      observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
+      observer.calledBack({ ...reported, outcome: 'parked', reason, ms: 0 })
       return { error: reason, pauseMs: null, isNoTry: true }
     }
     const startedMs = clock.monotonicMs()
@@ -106,7 +110,7 @@ export class Caller {
     }
     const ms = clock.monotonicMs() - startedMs
     if (!failure) {
-      observer.calledBack({ ...told, outcome: 'told', reason: null, ms })
+      observer.calledBack({ ...reported, outcome: 'told', reason: null, ms })
       return undefined
     }
     // It was asked to end because the replica stops: that doesn't count as a try.
@@ -117,7 +121,7 @@ export class Caller {
     const next = why.pauseMs === null ? 'it waits for a person (phaselock callbacks)' : `again in ${why.pauseMs} ms`
     const line = `callback ${callback} failed (${attempt} of ${maxAttempts}): ${why.error}; ${next}`
     lines[outcome === 'parked' ? 'error' : 'warn']({ kind: 'a callback failed', phase: entry.to }, line, about)
-    observer.calledBack({ ...told, outcome, reason: why.error, ms })
+    observer.calledBack({ ...reported, outcome, reason: why.error, ms })
     return why
   }
 
