@@ -34,6 +34,8 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     readonly callbacks: Callbacks = {},
     /** Background work on each replica that works. */
     readonly alongside: Alongside[] = [],
+    /** Whether its handlers get numbers as the driver reads them by itself, whatever the database's options say. */
+    readonly plainNumbers: boolean = false,
   ) {
     this.name = model.name
     const problems = [...handlerProblems(model, handlers), ...callbackProblems(model, callbacks)]
@@ -51,7 +53,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
    * is that of the app that was attached last. @internal
    */
   forApp(): BoundLifecycle<Doc, G> {
-    const own = new BoundLifecycle<Doc, G>(this.model, this.handlers, this.callbacks, this.alongside)
+    const own = new BoundLifecycle<Doc, G>(this.model, this.handlers, this.callbacks, this.alongside, this.plainNumbers)
     own.attach = (db, options) => {
       this.attach(db, options)
       return BoundLifecycle.prototype.attach.call(own, db, options) as typeof own

@@ -98,7 +98,7 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
       Stopping: stopping(collections, regions),
       Deleting: deleting(collections, regions),
     }),
-    { db, wrap },
+    { db, wrap, plainNumbers: true },
     regions ? regionWorks(regions, []) : [],
   )
   const { runtimeDomain } = runtimeDomainLifecycles({
@@ -114,7 +114,7 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
       Creating: databaseCreating(collections),
       Deleting: databaseDeleting(collections),
     }),
-    { db, wrap },
+    { db, wrap, plainNumbers: true },
   )
   const all = [gateway, runtimeDomain, gatewayDatabase, ...(made ? [made.instance] : [])]
   return { gateway, runtimeDomain, gatewayDatabase, instance: made?.instance, all }

@@ -21,8 +21,17 @@ export interface BindOptions {
   readonly wrap?: WrapHandler | undefined
 }
 
+/** The options of `bindLifecycle`. */
+export interface BindLifecycleOptions extends BindOptions {
+  /**
+   * Whether the handlers get numbers as the driver reads them by itself, whatever the database's options say (`promoteValues`, `useBigInt64`):
+   * for a kind that others use with clients of theirs. Default false.
+   */
+  readonly plainNumbers?: boolean | undefined
+}
+
 const bindOptions = { db: t.aDatabase, wrap: t.optional(t.aFunction<WrapHandler>()) } satisfies t.TypesOf<BindOptions>
-const toBind = t.partOf({ lifecycles: runnableLifecycles, ...bindOptions })
+const toBind = t.partOf({ lifecycles: runnableLifecycles, plainNumbers: t.optional(t.flag), ...bindOptions })
 
 /**
  * Checks these of a task kind's options; the others are left to its definition.
@@ -37,13 +46,16 @@ const asItIs: WrapHandler = (_lifecycle, _phase, handler) => handler
 /** Returns the lifecycle from `handle` with its owner's database, the work that runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(
   lifecycle: BoundLifecycle<Doc, G>,
-  options: BindOptions,
+  options: BindLifecycleOptions,
   alongside: readonly Alongside[] = [],
 ): BoundLifecycle<Doc, G> {
-  const { db, wrap = asItIs } = checkOptions('bindLifecycle', toBind, { ...options, lifecycles: [lifecycle] })
+  const {
+    db,
+    wrap = asItIs,
+    plainNumbers,
+  } = checkOptions('bindLifecycle', toBind, { ...options, lifecycles: [lifecycle] })
   const { model, handlers } = lifecycle
   const wrapped = Object.entries(handlers).map(([phase, handler]) => [phase, wrap(model.name, phase, handler)])
-  const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped))
-  for (const work of alongside) bound.runAlongside(work)
+  const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped), {}, [...alongside], plainNumbers)
   return bound.attach(db)
 }

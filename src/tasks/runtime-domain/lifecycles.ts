@@ -41,6 +41,6 @@ export function runtimeDomainLifecycles(options: RuntimeDomainOptions): RuntimeD
     Deleting: deleting(parts),
   })
   const works = regions ? regionWorks(regions, watch ? [CERTIFICATE, INGRESS] : []) : []
-  const runtimeDomain = bindLifecycle(bound, { db, wrap }, works)
+  const runtimeDomain = bindLifecycle(bound, { db, wrap, plainNumbers: true }, works)
   return { runtimeDomain, all: [runtimeDomain] }
 }

@@ -49,7 +49,7 @@ export function bucketLifecycle(options: BucketOptions): BucketLifecycle {
     Updating: updating(work),
     Deleting: deleting(work),
   })
-  return bindLifecycle(bound, { db, wrap })
+  return bindLifecycle(bound, { db, wrap, plainNumbers: true })
 }
 
 function optionProblems(namePrefix: string, pageSize: number): string[] {

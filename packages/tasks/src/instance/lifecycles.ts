@@ -54,7 +54,11 @@ export function instanceLifecycles(options: InstanceOptions): InstanceLifecycles
     Stopping: ifPlaced('Stopped', onCluster(site, stopping)),
     Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
   })
-  const instance = bindLifecycle(bound, { db, wrap }, watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : [])
+  const instance = bindLifecycle(
+    bound,
+    { db, wrap, plainNumbers: true },
+    watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : [],
+  )
   return { instance, all: [instance], serviceNameFor: instanceNameFor }
 }
 

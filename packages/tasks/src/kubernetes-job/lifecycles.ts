@@ -44,6 +44,6 @@ export function kubernetesJobLifecycles(options: KubernetesJobOptions): Kubernet
     Cancelling: ifPlaced('Cancelled', onCluster(site, cancelling)),
     Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
   })
-  const kubernetesJob = bindLifecycle(bound, { db, wrap }, watch ? watchOf(where, [JOB]) : [])
+  const kubernetesJob = bindLifecycle(bound, { db, wrap, plainNumbers: true }, watch ? watchOf(where, [JOB]) : [])
   return { kubernetesJob, all: [kubernetesJob] }
 }
