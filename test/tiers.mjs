@@ -27,7 +27,7 @@ const SYSTEM = [
   'lock/{claim-race,end-retries,explain,order}.test.ts',
   'phases/{bad-documents-refusals,partition-limits,legacy-race,waiting-cost}.test.ts',
   'operations/{bulk,bulk-changes,bulk-undo-order}.test.ts',
-  'schedules/{backfill,edits,many,races}.test.ts',
+  'schedules/{backfill,clock-forward,edits,many,races,starts,starts-children,starts-faults}.test.ts',
   // What takes seconds of processor time: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
   'phases/{threads,callbacks-hanging,bad-handlers,bad-documents,unreadable-documents,limits-damaged,broken-lock-timeout,sharing,two-copies}.test.ts',
   'lock/{limits,elections-elected}.test.ts',
@@ -46,7 +46,7 @@ const SYSTEM = [
   // What computes for long: the explorer of the protocol's states, generated documents, random crashes, the whole import graph, pages whose code is compiled and run.
   'model/**',
   '{phases,schedules}/*-{crashes,property}.test.ts',
-  'phases/{blast-radius,storable}.test.ts',
+  'phases/{blast-radius,claim-order,storable}.test.ts',
   'lock/{work-split-bound,reordered-ids}.test.ts',
   'architecture/layers.test.ts',
   'docs/{moving-from-cron,operations-queries,reference,testing-guide}.test.ts',
@@ -76,6 +76,5 @@ export const engineTests = [
   'phases/replica-documents.test.ts',
   'phases/undated.test.ts',
   'schedules/clock-back.test.ts',
-  'schedules/clock-forward.test.ts',
   'support/tcp-proxy.test.ts',
 ]

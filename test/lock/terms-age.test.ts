@@ -136,10 +136,10 @@ describe('rule 1 of point 10: what was read is gone by for 5 s, judged by the se
         claimed: (await claims.claimNamed(PHASE, ids)).claimed.length,
       }
     }
-    const nothing = { removed: 0, armed: 0, putAside: [], refused: [] }
+    const nothing = { removed: 0, armed: 0, quarantined: [], refused: [] }
     expect(await all(OLD())).toEqual({ ruled: 0, renamed: 0, armed: nothing, removed: nothing, claimed: 0 })
     expect(await collection.find().toArray()).toEqual(before)
-    const armed = { removed: 0, armed: 2, putAside: [], refused: [] }
+    const armed = { removed: 0, armed: 2, quarantined: [], refused: [] }
     expect(await all(FRESH())).toEqual({ ruled: 2, renamed: 2, armed, removed: nothing, claimed: 2 })
   })
 })
