@@ -27,8 +27,14 @@ const SYSTEM = [
   'lock/{claim-race,end-retries,explain,order}.test.ts',
   'phases/{bad-documents-refusals,partition-limits,legacy-race,waiting-cost}.test.ts',
   'operations/{bulk,bulk-changes,bulk-undo-order}.test.ts',
-  'schedules/{backfill,clock-forward,edits,many,races,starts,starts-children,starts-faults}.test.ts',
-  // What takes seconds of processor time: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
+  'schedules/{backfill,clock-back,clock-forward,edits,many,not-kept,pauses-of-several,races,runs}.test.ts',
+  'schedules/{starts,starts-children,starts-faults}.test.ts',
+  // What takes seconds of processor time, because it goes through every fault, or waits for real seconds.
+  'phases/{bad-handlers-poison,children-faults,children-refused,duties,endless,hostile-ends,log-bounds,long-steps,own-bugs}.test.ts',
+  'operations/{check,removed}.test.ts',
+  'lock/read-back.test.ts',
+  'nest/mongoose.test.ts',
+  // The same: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
   'phases/{threads,callbacks-hanging,bad-handlers,bad-documents,unreadable-documents,limits-damaged,broken-lock-timeout,sharing,two-copies}.test.ts',
   'lock/{limits,elections-elected}.test.ts',
   'database/bson-options.test.ts',
@@ -75,6 +81,5 @@ export const engineTests = [
   'phases/idle.test.ts',
   'phases/replica-documents.test.ts',
   'phases/undated.test.ts',
-  'schedules/clock-back.test.ts',
   'support/tcp-proxy.test.ts',
 ]

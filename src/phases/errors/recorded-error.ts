@@ -65,8 +65,8 @@ function described(thrown: unknown, kind: 'errorMessage' | 'causeMessage'): Caus
 const isError = (thrown: unknown): thrown is Error => tried(() => thrown instanceof Error) === true
 const read = (error: Error, field: string): unknown => tried(() => (error as unknown as Record<string, unknown>)[field])
 
-/** The folder of this file and the engine: frames of the code that called the handler say nothing about its error. */
-const OWN_FOLDER = new URL('.', import.meta.url).pathname
+/** The folder of the phases, with this file and the engine: frames of the code that called the handler say nothing about its error. */
+const OWN_FOLDER = new URL('..', import.meta.url).pathname
 
 const withoutOwnFrames = (stack: string): string =>
   stack.includes(OWN_FOLDER)
