@@ -57,13 +57,6 @@ export const TARGETS = {
     unit: 'ms',
     about: "from a certificate's Ready to its domain's Created, with watches, p95",
   },
-  calledBesideHangingMostMs: {
-    least: 1_000,
-    aim: 250,
-    fewer: true,
-    unit: 'ms',
-    about: 'from a move to its callback beside 1,000 callbacks of the lifecycle that hang, at most',
-  },
   keysPerClaim: {
     least: 1.2,
     aim: 1.0,

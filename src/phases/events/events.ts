@@ -49,8 +49,11 @@ const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.name), outcome: 
  * @throws InvalidOptions for what isn't a database
  */
 export class Events {
-  constructor(private readonly db: Db) {
-    checkOptions('new Events', t.object({ db: t.aDatabase }), { db })
+  private readonly db: Db
+
+  constructor(db: Db) {
+    // The checked one reads as Phaselock does, whatever options the client has.
+    this.db = checkOptions('new Events', t.object({ db: t.aDatabase }), { db }).db
   }
 
   /**

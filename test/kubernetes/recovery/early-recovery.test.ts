@@ -140,7 +140,7 @@ describeWithCluster('early recovery', (kubernetes) => {
       expect((await documents(phase).findOne())!['lockedBy']).toMatch(identity)
     }
     const ends = () =>
-      logger.lines.filter(({ message }) => /1 leases of (failed|restarted)~\w+ have ended/.test(message))
+      logger.lines.filter(({ message }) => /1 lease of (failed|restarted)~\w+ has ended/.test(message))
     await eventually(() => expect(ends()).toHaveLength(3))
   })
 
