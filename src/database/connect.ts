@@ -127,7 +127,6 @@ type Prepared = ConnectOptions & { env: NodeJS.ProcessEnv; log: Log }
 /**
  * The same without settings but MONGODB_URI: for whoever has read them, or has a server of its own in mind.
  * @param load the package for local databases
- * @internal
  */
 export async function connectWith(
   options: ConnectOptions,
