@@ -11,7 +11,7 @@ const ISO =
   /^([+-])?P(?:([+-]?\d+(?:\.\d+)?)W)?(?:([+-]?\d+(?:\.\d+)?)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?$/i
 const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
 
-/** Thrown by {@link lockDurationMs}; its message doesn't name a lock. */
+/** A duration of a lock that can't be one; the message doesn't name a lock. */
 export class InvalidLockDuration extends Error {
   override readonly name = 'InvalidLockDuration'
   constructor(
