@@ -1,5 +1,7 @@
-import { describe, expect, test } from '@jest/globals'
+import { describe, expect, jest, test } from '@jest/globals'
 import { type ClaimReport, PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
+import { PhaseQueues } from '../../src/phases/engine/claim/phase-queues.js'
+import { ManualClock } from '../support/manual-clock.js'
 
 const NOW = 1_000_000
 const NEVER = Number.POSITIVE_INFINITY
@@ -164,4 +166,55 @@ test('a queue is freed once, and only by what it waits for', () => {
   queue.begins()
   queue.freed('isolation', 3)
   expect(queue.ticket).toBeUndefined()
+})
+
+describe('the queues of a lifecycle', () => {
+  function queuesOf(paused: string[] = []) {
+    const clock = new ManualClock()
+    const onOffered = jest.fn()
+    const queues = new PhaseQueues(['First', 'Second', 'Third'], {
+      ...{ clock, onOffered },
+      isPaused: (phase) => paused.includes(phase),
+    })
+    const next = () => queues.next(() => true)?.phase
+    return { clock, queues, onOffered, next }
+  }
+
+  test('are served first come, first served; one that failed goes last, one without room and a paused one not at all', () => {
+    const { queues, next } = queuesOf(['Third'])
+    queues.offer(['Second', 'Third'])
+    queues.offer(['First', 'Second'])
+    expect(next()).toBe('Second')
+    expect(queues.next((phase) => phase !== 'Second')?.phase).toBe('First')
+    queues.of('Second')!.fails()
+    queues.offer(['Second'])
+    expect(next()).toBe('First')
+    queues.of('First')!.begins()
+    expect(next()).toBe('Second')
+    queues.of('Second')!.begins()
+    expect(next()).toBeUndefined()
+  })
+
+  test('have one timer, for the time that comes next; none is set for a time before now, and none after a stop', () => {
+    jest.useFakeTimers()
+    try {
+      const set = jest.spyOn(globalThis, 'setTimeout')
+      const { clock, queues, onOffered, next } = queuesOf()
+      queues.of('First')!.dueIn(5_000, clock.monotonicMs())
+      queues.setTimer()
+      queues.of('Second')!.retryIn(100, clock.monotonicMs())
+      queues.setTimer()
+      expect(jest.getTimerCount()).toBe(1)
+      clock.pass(100)
+      jest.advanceTimersByTime(100)
+      expect([next(), onOffered.mock.calls.length]).toEqual(['Second', 1])
+      queues.of('Third')!.retryIn(50, clock.monotonicMs() - 1_000)
+      queues.setTimer()
+      expect(set.mock.calls.every(([, ms]) => ms! >= 0)).toBe(true)
+      queues.stop()
+      expect([jest.getTimerCount(), next()]).toEqual([0, undefined])
+    } finally {
+      jest.useRealTimers()
+    }
+  })
 })

@@ -96,7 +96,8 @@ export class PhaseQueues {
     if (this.stopped || atMs >= this.timerAtMs) return
     clearTimeout(this.timer)
     this.timerAtMs = atMs
-    this.timer = setTimeout(() => this.wake(), atMs - this.options.clock.monotonicMs()).unref()
+    // Its time may have passed already: Node warns of negative delays.
+    this.timer = setTimeout(() => this.wake(), Math.max(0, atMs - this.options.clock.monotonicMs())).unref()
   }
 
   private wake(): void {
