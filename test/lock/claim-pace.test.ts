@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { ClaimPace } from '../../src/lock/claim/pace.js'
 import { Contention } from '../../src/lock/select/contention.js'
-import { ManualClock } from '../support/manual-clock.js'
+import { ManualClock } from './fixture.js'
 
 describe('how much a claim takes', () => {
   const LEASE_MS = 30_000
@@ -10,7 +10,7 @@ describe('how much a claim takes', () => {
     const clock = new ManualClock()
     const pace = new ClaimPace(clock)
     const claim = (documents: number, ms: number) =>
-      pace.timed('Creating', documents, LEASE_MS, async () => clock.pass(ms))
+      pace.timed('Creating', documents, LEASE_MS, async () => clock.advance(ms))
     return { pace, claim, most: () => pace.most('Creating') }
   }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { CrashIsolation } from '../../src/phases/engine/claim/crash-isolation.js'
-import { ManualClock } from '../support/manual-clock.js'
+import { ManualClock } from '../lock/fixture.js'
 
 const settings = { progress: 'progress', concurrency: 16, maxClaims: 5 } as never
 
@@ -66,7 +66,7 @@ describe('a document on its last claim', () => {
     const { clock, admits, take } = replicaWith([])
     expect(take(4)).toBe(true)
     expect([0, 1].map(admits)).toEqual([false, false])
-    clock.pass(1_501)
+    clock.advance(1_501)
     expect([0, 1, 4].map(admits)).toEqual([true, false, false])
   })
 
@@ -74,14 +74,14 @@ describe('a document on its last claim', () => {
     const { clock, isolation, admits, take } = replicaWith([1, 1])
     expect(take(4)).toBe(false)
     for (let waited = 0; waited < 5_000; waited += 1_000) {
-      clock.pass(1_000)
+      clock.advance(1_000)
       expect(take(4)).toBe(false)
     }
-    clock.pass(100)
+    clock.advance(100)
     expect(isolation.closedMs).toBeGreaterThan(0)
     expect(admits(0)).toBe(false)
     expect(take(4)).toBe(false)
-    clock.pass(1_000)
+    clock.advance(1_000)
     expect(take(4)).toBe(true)
   })
 
@@ -89,7 +89,7 @@ describe('a document on its last claim', () => {
     const { clock, isolation, admits, take } = replicaWith([2])
     take(4)
     for (let waited = 0; waited < 7_500; waited += 500) {
-      clock.pass(500)
+      clock.advance(500)
       expect(take(4)).toBe(false)
     }
     expect(isolation.closedMs).toBe(0)
@@ -99,18 +99,18 @@ describe('a document on its last claim', () => {
   test('keeps the others out for no more than half of the time', () => {
     const { clock, isolation, take, letGo } = replicaWith([])
     expect(take(4)).toBe(true)
-    clock.pass(1_000)
+    clock.advance(1_000)
     letGo()
     expect(isolation.againInMs).toBe(1_000)
     expect(take(4)).toBe(false)
-    clock.pass(1_000)
+    clock.advance(1_000)
     expect(take(4)).toBe(true)
   })
 
   test('that another replica has taken is no longer waited for', () => {
     const { clock, isolation, take } = replicaWith([1])
     take(4)
-    clock.pass(6_000)
+    clock.advance(6_000)
     expect(isolation.closedMs).toBe(0)
   })
 })
@@ -129,6 +129,6 @@ test('what was left is called for once, when there may be room for it', () => {
 test('makes way once a second', () => {
   const { clock, isolation } = replicaWith([])
   expect([isolation.makesWay(), isolation.makesWay()]).toEqual([true, false])
-  clock.pass(1_000)
+  clock.advance(1_000)
   expect(isolation.makesWay()).toBe(true)
 })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { SlotGrant } from '../../src/lock/index.js'
 import { askAgainMs, LimitLease } from '../../src/phases/engine/limits/limit-lease.js'
-import { ManualClock } from '../support/manual-clock.js'
+import { ManualClock } from '../lock/fixture.js'
 import { recordingLogger } from '../support/thing.js'
 
 const LEASE_MS = 30_000
@@ -84,7 +84,7 @@ describe('the slots of one limit on one replica', () => {
       pauses.push(lease.againInMs)
     }
     expect(pauses).toEqual([20, 40, 80, 160, 250, 250])
-    clock.pass(60_000)
+    clock.advance(60_000)
     await lease.take(NEED, 1)
     expect(lease.againInMs).toBe(1_000)
   })
@@ -92,7 +92,7 @@ describe('the slots of one limit on one replica', () => {
   test('whose turn is next is asked for within a quarter of a second', async () => {
     const { lease, clock } = slotsOf(5, 5, { isNext: true })
     await lease.take(NEED, 1)
-    clock.pass(60_000)
+    clock.advance(60_000)
     await lease.take(NEED, 1)
     expect(lease.againInMs).toBe(250)
   })
@@ -101,7 +101,7 @@ describe('the slots of one limit on one replica', () => {
     const { lease, clock, asked } = slotsOf(5)
     await lease.take(NEED, 2)
     lease.giveBack(NEED, 1, false)
-    clock.pass((LEASE_MS * 2) / 3 + 1)
+    clock.advance((LEASE_MS * 2) / 3 + 1)
     expect(lease.isInDanger).toBe(true)
     expect(await lease.take(NEED, 1)).toBe(1)
     expect(asked).toHaveLength(2)
@@ -113,7 +113,7 @@ describe('the slots of one limit on one replica', () => {
     await lease.take(NEED, 2)
     await lease.keep()
     expect(asked).toHaveLength(1)
-    clock.pass(LEASE_MS / 3)
+    clock.advance(LEASE_MS / 3)
     await lease.keep()
     expect(asked[1]).toMatchObject({ inUse: 2, slots: 0 })
   })
@@ -124,7 +124,7 @@ describe('the slots of one limit on one replica', () => {
     lease.giveBack(NEED, 2, false)
     await lease.keep()
     expect(asked).toHaveLength(1)
-    clock.pass(1_000)
+    clock.advance(1_000)
     await lease.keep()
     expect(asked[1]).toMatchObject({ inUse: 0, slots: 0 })
     expect(lease.isIdle).toBe(true)
@@ -201,7 +201,7 @@ test.each([
   }
   expect(logger.lines.map((line) => line.message)).toEqual([expect.stringMatching(message)])
   Object.assign(server, { missing: false, slots: 5, paused: undefined })
-  clock.pass(2_000)
+  clock.advance(2_000)
   expect(await lease.take(need, 1)).toBe(1)
   expect(logger.lines.map((line) => line.message)[1]).toBe('limit api: there are slots again')
 })

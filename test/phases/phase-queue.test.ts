@@ -1,7 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { type ClaimReport, PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
 import { PhaseQueues } from '../../src/phases/engine/claim/phase-queues.js'
-import { ManualClock } from '../support/manual-clock.js'
+import { ManualClock } from '../lock/fixture.js'
 
 const NOW = 1_000_000
 const NEVER = Number.POSITIVE_INFINITY
@@ -205,7 +205,7 @@ describe('the queues of a lifecycle', () => {
       queues.of('Second')!.retryIn(100, clock.monotonicMs())
       queues.setTimer()
       expect(jest.getTimerCount()).toBe(1)
-      clock.pass(100)
+      clock.advance(100)
       jest.advanceTimersByTime(100)
       expect([next(), onOffered.mock.calls.length]).toEqual(['Second', 1])
       queues.of('Third')!.retryIn(50, clock.monotonicMs() - 1_000)

@@ -216,7 +216,8 @@ export class Claimer {
     const { phase } = queue
     const room = this.roomFor(phase)
     queue.begins()
-    const limit = this.limitsOf(phase) ? await this.takeSlots(queue, room) : room
+    const limited = this.limitsOf(phase)
+    const limit = limited ? await this.takeSlots(queue, limited, room) : room
     if (limit === 0) return undefined
     const partitioned = this.isPartitioned(phase) ? env.partitions?.forClaim() : undefined
     if (partitioned) queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
@@ -238,7 +239,7 @@ export class Claimer {
     const result = await this.claim(queue, isolated, send, partitioned)
     const by = claimed > 0 ? this.waiter(phase) : undefined
     partitioned?.over(by)
-    if (this.limitsOf(phase)) env.limitLeases.releaseUnused(env.model.phases.get(phase)!, limit - claimed, by)
+    if (limited) env.limitLeases.releaseUnused(limited, limit - claimed, by)
     const isHeldBack = partitioned?.heldBack && result !== undefined // a claim that failed is left to the next look
     if (!isHeldBack) queue.waitsNoLonger('limits')
     if (!result) return undefined
@@ -293,9 +294,8 @@ export class Claimer {
   }
 
   /** Takes slots for documents of a phase. Without any, it is offered again when some are given back here, after a while, or by the next look. */
-  private async takeSlots(queue: PhaseQueue, most: number): Promise<number> {
-    const { limitLeases, model } = this.env
-    const limited = model.phases.get(queue.phase)!
+  private async takeSlots(queue: PhaseQueue, limited: Phase, most: number): Promise<number> {
+    const { limitLeases } = this.env
     const waiter = this.waiter(queue.phase)
     try {
       queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
