@@ -49,7 +49,7 @@ export type {
   SchedulePauseOptions,
   ScheduleResumeOptions,
   TriggerOptions,
-} from './schedule-owner.js'
+} from './schedule-owner-options.js'
 export type {
   ListedPause,
   ListedSchedule,

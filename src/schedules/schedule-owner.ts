@@ -13,13 +13,7 @@ import {
 } from './backfill.js'
 import { changedFields, changesBetween, fieldsOf, type NewRun, runOf } from './decide.js'
 import { readSchedule } from './definition/read-schedule.js'
-import {
-  type Json,
-  OWNERS_FIELDS,
-  SCHEDULE_FIELDS,
-  type ScheduleFields,
-  TIMING_FIELDS,
-} from './definition/schedule-fields.js'
+import { OWNERS_FIELDS, SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
 import { type Backfill, type Pause, present, type RunDocument } from './documents.js'
 import { anew, isPlanned, SUPERSEDED } from './edit-update.js'
 import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
@@ -36,44 +30,15 @@ import {
   resuming,
 } from './pauses.js'
 import { runErrorOf } from './run-record.js'
+import type {
+  By,
+  CancelRunOptions,
+  NewSchedule,
+  SchedulePauseOptions,
+  ScheduleResumeOptions,
+  TriggerOptions,
+} from './schedule-owner-options.js'
 import { requireId, ScheduleReader, type StoredSchedule } from './schedule-reader.js'
-
-/** A schedule as given to `upsert`. */
-export type NewSchedule = ScheduleFields
-
-/** The options of all methods that edit schedules. */
-export interface By {
-  /** The author, recorded in the schedule's edits. */
-  readonly by?: string | undefined
-}
-
-/** The options of `pause` and `pauseAll`. */
-export interface SchedulePauseOptions extends By {
-  /** When the pause ends. Default: when a user resumes the schedule. */
-  readonly until?: Date | undefined
-  /** The reason, for people: kept in the schedule's `paused` and `edits`, and shown by runs that it skips. */
-  readonly reason?: string | undefined
-}
-
-/** What `resume` and `resumeAll` take. */
-export interface ScheduleResumeOptions extends By {
-  /** Whose pause ends. Default: that of `by`, or the only one there is. */
-  readonly of?: string | undefined
-}
-
-/** The options of `run`; `by` is kept in the run's `requestedBy`. */
-export interface TriggerOptions extends By {
-  /** Arguments that replace the schedule's own. */
-  readonly args?: Json | undefined
-}
-
-/** The options of `cancelRun`. */
-export interface CancelRunOptions {
-  /** The person or program that wants it to stop. */
-  readonly by: string
-  /** The reason, for people: at most 500 characters. */
-  readonly reason?: string | undefined
-}
 
 const MOST_UPSERTS = 10
 const literal = (value: unknown): Document => ({ $literal: value })

@@ -139,8 +139,7 @@ describeWithCluster('early recovery', (kubernetes) => {
       if (phase !== 'Deleted' && phase !== 'Lost') continue
       expect((await documents(phase).findOne())!['lockedBy']).toMatch(identity)
     }
-    const ends = () =>
-      logger.lines.filter(({ message }) => /1 lease of (failed|restarted)~\w+ has ended/.test(message))
+    const ends = () => logger.lines.filter(({ message }) => /1 lease of (failed|restarted)~\w+ has ended/.test(message))
     await eventually(() => expect(ends()).toHaveLength(3))
   })
 
