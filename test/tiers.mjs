@@ -30,10 +30,10 @@ const SYSTEM = [
   'schedules/{backfill,clock-back,clock-forward,edits,many,not-kept,pauses-of-several,races,runs}.test.ts',
   'schedules/{starts,starts-children,starts-faults}.test.ts',
   // What takes seconds of processor time, because it goes through every fault, or waits for real seconds.
-  'phases/{bad-handlers-poison,children-faults,children-refused,duties,endless,hostile-ends,ids,log-bounds,long-steps,own-bugs,selection-pairs}.test.ts',
+  'phases/{bad-handlers-poison,children-faults,children-refused,duties,endless,flows,hostile-ends,ids,log-bounds,long-steps,own-bugs,selection-pairs}.test.ts',
   'operations/{check,removed}.test.ts',
   'lock/read-back.test.ts',
-  'nest/{mongoose,questions-http}.test.ts',
+  'nest/{app-kit,mongoose,questions-http}.test.ts',
   // The same: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
   'phases/{threads,callbacks-hanging,bad-handlers,bad-documents,unreadable-documents,limits-damaged,broken-lock-timeout,sharing,two-copies}.test.ts',
   'lock/{limits,elections-elected}.test.ts',
