@@ -24,7 +24,14 @@ export { Lease } from './lease/lease.js'
 export * from './lease/lease-state.js'
 export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
 export { Renewals, uncountClaims } from './lease/renewal.js'
-export { type DeadlineHold, ServerClock, underHold } from './lease/server-clock.js'
+export {
+  type ClockStep,
+  ClockSteps,
+  type DeadlineHold,
+  ServerClock,
+  STEP_SLACK_MS,
+  underHold,
+} from './lease/server-clock.js'
 export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export * from './limits/ask.js'
 export * from './limits/limits.js'
@@ -95,16 +102,4 @@ export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'
 export { type Membership, WorkSplit } from './select/work-split.js'
 export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './setup/indexes.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './setup/plan-check.js'
-export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
-export * from './terms/constants.js'
-export {
-  type BackOffRule,
-  type CallbackName,
-  DEFAULT_BACK_OFF,
-  isDate,
-  literal,
-  type Only,
-  PHASE_FIELDS,
-  type Terms,
-  termsOf,
-} from './terms/terms.js'
+export * from './terms/terms.js'

@@ -3,8 +3,7 @@ import { type OwnReading, readOwnFields } from '../documents/read-each.js'
 import { type ClaimIndex, type OrderIndex, onClaimIndex } from '../indexes/on-index.js'
 import { CHECKED_FIELDS } from '../repair/odd-fields.js'
 import type { CandidateGroup, CandidateList, Extent } from '../select/selection.js'
-import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { CLAIM_INDEX, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import { dueRanges, dueWithin } from './due-ranges.js'
 
 /** The projection that `isLarge` needs. */

@@ -2,8 +2,7 @@ import { type Collection, type Document, type Filter, type FindCursor, type Find
 import { AS_IT_STANDS } from '../documents/read-each.js'
 import type { ClaimIndex, OrderIndex } from '../indexes/on-index.js'
 import { dueIn } from '../lease/lease-state.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (by default the first). */
 interface Place {

@@ -1,8 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ClaimTokens } from '../lease/token.js'
-import { ID_INDEX } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { ID_INDEX, type Terms } from '../terms/terms.js'
 import { claimUpdate } from './claim-update.js'
 
 /** The server's limit for a document. */

@@ -1,8 +1,16 @@
 import type { Document, Filter } from 'mongodb'
 import { claimFence, firstFence } from '../lease/fence.js'
 import { leaseMark } from '../lease/legacy-writers.js'
-import { PARKED_AT } from '../terms/constants.js'
-import { countAt, enteredAt, hasOurShape, inProgress, literal, progressIfOurs, type Terms } from '../terms/terms.js'
+import {
+  countAt,
+  enteredAt,
+  hasOurShape,
+  inProgress,
+  literal,
+  PARKED_AT,
+  progressIfOurs,
+  type Terms,
+} from '../terms/terms.js'
 
 /**
  * A claim's update: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and the fields that a writer

@@ -3,8 +3,7 @@ import { idKey } from '../documents/id-key.js'
 import { isReadAs, mayBeReordered } from '../documents/reordered-ids.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { isDue } from '../lease/lease-state.js'
-import { PARKED_AT } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { PARKED_AT, type Terms } from '../terms/terms.js'
 
 const MOST = 1_000
 

@@ -1,6 +1,6 @@
 import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { isSharded } from '../../database/index.js'
-import { DUTIES_COLLECTION, ID_INDEX, LIFECYCLES_COLLECTION, LIMITS_COLLECTION } from '../terms/constants.js'
+import { DUTIES_COLLECTION, ID_INDEX, LIFECYCLES_COLLECTION, LIMITS_COLLECTION } from '../terms/terms.js'
 import { AS_IT_STANDS } from './read-each.js'
 
 /*

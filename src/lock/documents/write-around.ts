@@ -1,5 +1,5 @@
 import { type Collection, type Document, type Filter, type MongoBulkWriteError, MongoServerError } from 'mongodb'
-import { ID_INDEX } from '../terms/constants.js'
+import { ID_INDEX } from '../terms/terms.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { exactly, perUpdate, updateNamed } from './update-named.js'
 import { isDefiniteRefusal } from './write-error.js'

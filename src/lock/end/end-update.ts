@@ -7,14 +7,16 @@ import { historyWith, type NewHistoryEntry, type RecordedOutcome } from '../reco
 import { applyPendingInsert, noPendingInsert } from '../record/pending-insert.js'
 import { ASKS_FOREVER, newQuestion } from '../record/question.js'
 import { type EndKind, removedFields, type StepEnd } from '../record/step-end.js'
-import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import {
   countAt,
   inProgress,
   isDate,
   isValidYet,
+  LEAST_PAUSE_MS,
   literal,
+  PARKED_AT,
   perDocument,
+  TASK_LOCK_INIT_TIME,
   type Terms,
   withoutClaim,
 } from '../terms/terms.js'

@@ -3,8 +3,7 @@ import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
 import { isLeaseUnmoved } from '../lease/legacy-writers.js'
-import { ID_INDEX } from '../terms/constants.js'
-import { inProgress, type Terms } from '../terms/terms.js'
+import { ID_INDEX, inProgress, type Terms } from '../terms/terms.js'
 
 /** The evidence in a document about a write under `token` that may or may not have arrived. */
 export type Trace =

@@ -1,6 +1,6 @@
 import { type Collection, type Document, MongoServerError } from 'mongodb'
 import { isServerError } from '../../database/index.js'
-import { CLAIM_INDEX } from '../terms/constants.js'
+import { CLAIM_INDEX } from '../terms/terms.js'
 
 /** Takes the claim index's place while that is rebuilt: it has the same order, so a look reads the same keys. */
 export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const

@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
 import { isValid } from '../documents/type-name.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { inProgress, isDate, type Terms } from '../terms/terms.js'
+import { inProgress, isDate, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import { type LeaseTerms, leaseStateOf } from './lease-state.js'
 
 /*

@@ -1,11 +1,10 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
-import { STEP_SLACK_MS } from '../terms/clock-steps.js'
-import { PARKED_AT } from '../terms/constants.js'
-import { inProgress, type Terms } from '../terms/terms.js'
+import { inProgress, PARKED_AT, type Terms } from '../terms/terms.js'
 import { sleepsFor, WITHOUT_TOKEN } from './lease-state.js'
 import { leaseUnmoved } from './legacy-writers.js'
+import { STEP_SLACK_MS } from './server-clock.js'
 
 const BATCH = 1_000
 

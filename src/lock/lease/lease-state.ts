@@ -1,7 +1,15 @@
 import type { Document, Filter } from 'mongodb'
 import { typeName } from '../documents/type-name.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { inProgress, isDate, isValidYet, literal, type Terms, type TermsHold } from '../terms/terms.js'
+import {
+  inProgress,
+  isDate,
+  isValidYet,
+  literal,
+  PARKED_AT,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+  type TermsHold,
+} from '../terms/terms.js'
 
 /*
  * The meaning of `lockedAt` and `lockedBy` in a document (the table in docs/lock-protocol.md): due, held, asleep, parked, or never

@@ -1,7 +1,6 @@
 import type { Db, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
-import { ID_INDEX } from '../terms/constants.js'
-import { literal } from '../terms/terms.js'
+import { ID_INDEX, literal } from '../terms/terms.js'
 import { declaredBy, holdersBefore, type KeyLimit, type Limit, limitOf, limitsOf, MOST_SLOTS } from './limits.js'
 
 /** A replica's request to a limit. It states everything, so that the outcome is known whatever happened to earlier requests. */

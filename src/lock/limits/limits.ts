@@ -4,8 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isNumber, isValid, typeName } from '../documents/type-name.js'
 import { pausesBeside, storePauses, withoutPause, withPause } from '../registry/pause-list.js'
 import { endExpression, endOf, MOST_PAUSES, type NewPause, ownerMeant, type Resuming } from '../registry/pauses.js'
-import { LIFECYCLES_COLLECTION, LIMITS_COLLECTION } from '../terms/constants.js'
-import { literal } from '../terms/terms.js'
+import { LIFECYCLES_COLLECTION, LIMITS_COLLECTION, literal } from '../terms/terms.js'
 
 /** The rate of a limit: the documents that may begin in a span of time. */
 export interface Rate {

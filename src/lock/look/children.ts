@@ -11,8 +11,7 @@ import { removedPhase } from '../outbox/outbox.js'
 import type { DocumentName } from '../record/children.js'
 import { pendingState } from '../record/pending-insert.js'
 import { COMMITTED } from '../registry/lock-timeout.js'
-import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { literal, type Terms, termsOf } from '../terms/terms.js'
+import { ID_INDEX, literal, PARKED_AT, type Terms, termsOf } from '../terms/terms.js'
 
 /**
  * Serves every question about a document's children: their number in each phase, or whether one is open. Only in collections of lifecycles that

@@ -9,8 +9,7 @@ import { type Rename, renameLook } from '../move/rename.js'
 import { ruleLook, type StateRule } from '../move/rule-update.js'
 import { COMMITTED, IN_FORCE_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from '../registry/lock-timeout.js'
 import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../registry/presence.js'
-import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { literal, type Terms } from '../terms/terms.js'
+import { LIFECYCLES_COLLECTION, literal, type Terms } from '../terms/terms.js'
 
 /** The part of a look that concerns one lifecycle. */
 export interface LookRequest {

@@ -3,8 +3,7 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { dueSinceExpression } from '../lease/due-since.js'
 import { dueBoundAt, isDue, notAfter, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { isAsking } from '../move/answers.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** No count goes further than this. */
 export const SWEEP_LIMIT = 10_000

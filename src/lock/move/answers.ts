@@ -5,8 +5,7 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { historyWith } from '../record/history.js'
 import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQuestion } from '../record/question.js'
-import { LIFECYCLES_COLLECTION, PARKED_AT } from '../terms/constants.js'
-import { inProgress, isDate, literal, type Terms } from '../terms/terms.js'
+import { inProgress, isDate, LIFECYCLES_COLLECTION, literal, PARKED_AT, type Terms } from '../terms/terms.js'
 import { DUE_AND_NOBODYS, type OwnerWriteOptions } from './owner-writes.js'
 
 /** An answer to the question that a document asks. */

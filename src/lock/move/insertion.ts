@@ -2,8 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
 import { asleepUntil } from '../end/end-update.js'
 import { addPendingInsert, begunIn, pendingFields, withoutPendingInsert } from '../record/pending-insert.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
+import { hasOurShape, isDate, literal, PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
 
 /** The ways to treat the document that has the `_id` of an insert. */

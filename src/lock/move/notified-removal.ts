@@ -2,8 +2,14 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { isNotHeld } from '../lease/lease-state.js'
 import { outboxAfterRemoval, removedPhase } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { type CallbackName, hasOurShape, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+import {
+  type CallbackName,
+  hasOurShape,
+  literal,
+  progressAcrossPhases,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+} from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
 
 /*

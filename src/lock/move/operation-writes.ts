@@ -7,8 +7,15 @@ import {
   pendingState,
   withoutPendingInsert,
 } from '../record/pending-insert.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
+import {
+  hasOurShape,
+  inProgress,
+  literal,
+  progressAcrossPhases,
+  progressIfOurs,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+} from '../terms/terms.js'
 import { type NotifyingLifecycle, removeOne } from './notified-removal.js'
 import {
   anotherGo,

@@ -7,8 +7,7 @@ import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKE
 import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
 import { pendingState } from '../record/pending-insert.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, literal, perDocument, type Terms } from '../terms/terms.js'
+import { hasOurShape, literal, PARKED_AT, perDocument, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /*
  * Writes to documents by processes that don't hold them: owners, operators, and replicas on their behalf. Each is one write that the server

@@ -9,8 +9,15 @@ import { isDue } from '../lease/lease-state.js'
 import { type Quarantined, quarantineAmong } from '../repair/quarantine.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { choose, extentFor } from '../select/selection.js'
-import { PARKED_AT } from '../terms/constants.js'
-import { enteredAt, hasOurShape, inProgress, isPastDate, progressIfOurs, type Terms } from '../terms/terms.js'
+import {
+  enteredAt,
+  hasOurShape,
+  inProgress,
+  isPastDate,
+  PARKED_AT,
+  progressIfOurs,
+  type Terms,
+} from '../terms/terms.js'
 import { type NotifyingLifecycle, removalUpdate } from './notified-removal.js'
 
 export interface RemovalRequest {

@@ -4,8 +4,7 @@ import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'
 import { applyPendingInsert } from '../record/pending-insert.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
+import { literal, progressAcrossPhases, progressIfOurs, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** "A document in one of these phases whose owner wants this state goes to that phase." */
 export interface StateRule {

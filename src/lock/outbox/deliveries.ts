@@ -4,10 +4,9 @@ import { withIds } from '../documents/reordered-ids.js'
 import { deleteNamed, updateNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { onIndex } from '../indexes/on-index.js'
+import { STEP_SLACK_MS } from '../lease/server-clock.js'
 import { COMMITTED } from '../registry/lock-timeout.js'
-import { STEP_SLACK_MS } from '../terms/clock-steps.js'
-import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { countAt, literal, perDocument } from '../terms/terms.js'
+import { countAt, ID_INDEX, literal, PARKED_AT, perDocument } from '../terms/terms.js'
 import { type EntryName, outboxIn, outboxIndex } from './outbox.js'
 
 /** The outboxes of a lifecycle. */

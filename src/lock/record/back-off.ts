@@ -1,6 +1,13 @@
 import type { Document } from 'mongodb'
-import { LEAST_PAUSE_MS } from '../terms/constants.js'
-import { type BackOffRule, DEFAULT_BACK_OFF, inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
+import {
+  type BackOffRule,
+  DEFAULT_BACK_OFF,
+  inProgress,
+  isDate,
+  isPastDate,
+  LEAST_PAUSE_MS,
+  type Terms,
+} from '../terms/terms.js'
 
 /**
  * The time that a waiting document sleeps until its next look: a share of the time waited so far (default a tenth) while that is within the

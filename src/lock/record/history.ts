@@ -1,6 +1,5 @@
 import type { Document } from 'mongodb'
-import { HISTORY_LIMIT } from '../terms/constants.js'
-import { literal, type Terms } from '../terms/terms.js'
+import { HISTORY_LIMIT, literal, type Terms } from '../terms/terms.js'
 
 /** The events that may have changed a document's record. */
 export const RECORDED_OUTCOMES = [

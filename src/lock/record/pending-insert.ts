@@ -1,7 +1,15 @@
 import type { Document, Filter } from 'mongodb'
 import { isUnleased } from '../lease/lease-state.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { inProgress, isDate, literal, progressAcrossPhases, type Terms, without } from '../terms/terms.js'
+import {
+  inProgress,
+  isDate,
+  literal,
+  PARKED_AT,
+  progressAcrossPhases,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+  without,
+} from '../terms/terms.js'
 import { historyWith } from './history.js'
 
 /*

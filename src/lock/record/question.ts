@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
 import { isValid, typeName } from '../documents/type-name.js'
-import { PARKED_AT } from '../terms/constants.js'
-import { literal } from '../terms/terms.js'
+import { literal, PARKED_AT } from '../terms/terms.js'
 
 /** A question of a step to people. */
 export interface AskedQuestion {

@@ -3,8 +3,7 @@ import { protocolCollection } from '../../database/index.js'
 import { asReadable } from '../documents/read-each.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
 import { parseToken } from '../lease/token.js'
-import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { literal } from '../terms/terms.js'
+import { LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
 
 /** A request to stop the work on one document under one claim; it doesn't affect any other claim of it. */
 export interface CancelRequest {

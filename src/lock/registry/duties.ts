@@ -1,7 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
-import { DUTIES_COLLECTION } from '../terms/constants.js'
-import { literal } from '../terms/terms.js'
+import { DUTIES_COLLECTION, literal } from '../terms/terms.js'
 
 /** A duty that one replica does for all within an interval, as of the last time. Times are the server's. */
 export interface Duty {

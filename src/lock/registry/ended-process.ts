@@ -4,7 +4,7 @@ import { updateMatching } from '../documents/update-named.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { type LeaseMarking, leaseUnmoved } from '../lease/legacy-writers.js'
 import { parseToken } from '../lease/token.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { TASK_LOCK_INIT_TIME } from '../terms/terms.js'
 import { readLockTimeouts } from './lock-timeout.js'
 
 /** The collection of one lifecycle's leases; `phases`: those with claims. */

@@ -4,8 +4,7 @@ import { idKey, idText } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { canBeId } from '../documents/storable.js'
 import { isValid } from '../documents/type-name.js'
-import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { arrayAt, isDate, literal } from '../terms/terms.js'
+import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
 
 /**
  * The target of a pause. `all` is a pause of every lifecycle that there was then, and is resumed as such: it neither ends nor replaces a

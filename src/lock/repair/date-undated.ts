@@ -3,8 +3,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { withIds } from '../documents/reordered-ids.js'
 import { updateApart } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { isValidYet, type Terms } from '../terms/terms.js'
+import { isValidYet, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** The most documents of a phase that are read, and the most of them that are dated. */
 const MOST = { read: 10_000, dated: 1_000 }

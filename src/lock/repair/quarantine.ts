@@ -1,8 +1,7 @@
 import type { Collection } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
 import { withIds } from '../documents/reordered-ids.js'
-import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { hasOurShape, type Terms } from '../terms/terms.js'
+import { hasOurShape, ID_INDEX, PARKED_AT, type Terms } from '../terms/terms.js'
 import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
 
 /** A document that was quarantined (lockedAt 9999-12-31) because its owner uses one of Phaselock's fields. */

@@ -8,8 +8,7 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { stagesOf } from '../indexes/plan-scans.js'
 import { isUnleased, NEVER_DUE } from '../lease/lease-state.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, type Terms } from '../terms/terms.js'
+import { hasOurShape, PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 const BATCH = 100
 const SCAN_MS = 2_000

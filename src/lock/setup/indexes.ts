@@ -3,8 +3,7 @@ import { buildIndex, type IndexBuild, isServerError } from '../../database/index
 import { type ClaimOrder, orderIndexes } from '../candidates/order.js'
 import { childIndex } from '../look/children.js'
 import { outboxIndex } from '../outbox/outbox.js'
-import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { CLAIM_INDEX, STATE_INDEX, type Terms } from '../terms/terms.js'
 
 /** The two indexes that the protocol needs. Any others are for a lifecycle's options: {@link moreIndexes}. */
 const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]

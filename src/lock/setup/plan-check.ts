@@ -6,7 +6,7 @@ import { boundedScanProblems, readByPlan } from '../indexes/plan-scans.js'
 import type { ServerClock } from '../lease/server-clock.js'
 import type { LookRequest, Looks } from '../look/look.js'
 import { outboxIndex } from '../outbox/outbox.js'
-import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
+import { CLAIM_INDEX, STATE_INDEX } from '../terms/terms.js'
 import { unusableLockIndexes } from './indexes.js'
 
 /** Something that makes claims or looks slower the more documents there are. */
