@@ -17,13 +17,21 @@ export { isDatabaseError, isDefiniteRefusal, isTooLarge } from './documents/writ
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
 export { stagesOf } from './indexes/plan-scans.js'
-export { dueSince, dueSinceFields } from './lease/due-since.js'
-export { claimFence } from './lease/fence.js'
 export { futureLeases, redateLeases, redatePauses } from './lease/future-leases.js'
-export { Lease } from './lease/lease.js'
+export {
+  Claimant,
+  ClaimTokens,
+  claimFence,
+  isLeaseUnmoved,
+  Lease,
+  type LeaseMarking,
+  leaseUnmoved,
+  parseToken,
+  Renewals,
+  uncountClaims,
+  underClaimOf,
+} from './lease/lease.js'
 export * from './lease/lease-state.js'
-export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
-export { Renewals, uncountClaims } from './lease/renewal.js'
 export {
   type ClockStep,
   ClockSteps,
@@ -32,7 +40,6 @@ export {
   STEP_SLACK_MS,
   underHold,
 } from './lease/server-clock.js'
-export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export * from './limits/ask.js'
 export * from './limits/limits.js'
 export * from './look/children.js'

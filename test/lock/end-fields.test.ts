@@ -8,7 +8,7 @@ import {
   type StepEnd,
   TASK_LOCK_INIT_TIME,
 } from '../../src/lock/index.js'
-import { renewUpdate } from '../../src/lock/lease/renewal.js'
+import { renewUpdate } from '../../src/lock/lease/lease.js'
 import { ASKS_FOREVER } from '../../src/lock/record/question.js'
 import { useDatabase } from '../support/database.js'
 import {

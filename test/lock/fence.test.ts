@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Decimal128, Double, Int32, Long, MaxKey, MinKey, ObjectId, Timestamp } from 'mongodb'
-import { claimFence, stepFence } from '../../src/lock/lease/fence.js'
+import { claimFence, stepFence } from '../../src/lock/lease/lease.js'
 import { useDatabase } from '../support/database.js'
 import { again, ago, claimed, claimer, endOf, lockedCollection, PHASE, put, read, writer } from './fixture.js'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Collection, Timestamp } from 'mongodb'
 import { type Lease, Renewals } from '../../src/lock/index.js'
-import { renewUpdate } from '../../src/lock/lease/renewal.js'
+import { renewUpdate } from '../../src/lock/lease/lease.js'
 import { useDatabase } from '../support/database.js'
 import {
   again,

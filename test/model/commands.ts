@@ -12,10 +12,8 @@ import {
   type Terms,
   uncountClaims,
 } from '../../src/lock/index.js'
+import { leaseUnmoved, renewUpdate, underClaim } from '../../src/lock/lease/lease.js'
 import { dueIn } from '../../src/lock/lease/lease-state.js'
-import { leaseUnmoved } from '../../src/lock/lease/legacy-writers.js'
-import { renewUpdate } from '../../src/lock/lease/renewal.js'
-import { underClaim } from '../../src/lock/lease/token.js'
 import { captured, type Write } from './captured.js'
 
 /** The only document of a model. */

@@ -13,7 +13,7 @@ import {
   termsOf,
   updateAround,
 } from '../../src/lock/index.js'
-import { uncountClaims } from '../../src/lock/lease/renewal.js'
+import { uncountClaims } from '../../src/lock/lease/lease.js'
 import { wakeSleepers } from '../../src/lock/move/owner-writes.js'
 import { renameUpdate } from '../../src/lock/move/rename.js'
 import { ruleUpdate } from '../../src/lock/move/rule-update.js'

@@ -4,7 +4,7 @@ import type { KubernetesObject } from '../api/objects.js'
 import { fenceOf } from '../cluster/ownership.js'
 import type { OwnerDocument, Presence } from './owners.js'
 
-/** Dates the claim that last wrote an object: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
+/** Dates the claim that last wrote an object: a fence is made of the server's milliseconds (src/lock/lease/lease.ts). */
 const FENCES_PER_MS = 1_000
 
 /** Kinds whose removal takes other objects along: a person decides. */

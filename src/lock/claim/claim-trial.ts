@@ -1,6 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { ClaimTokens } from '../lease/token.js'
+import { ClaimTokens } from '../lease/lease.js'
 import { ID_INDEX, type Terms } from '../terms/terms.js'
 import { claimUpdate } from './claim-update.js'
 

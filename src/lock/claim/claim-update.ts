@@ -1,6 +1,5 @@
 import type { Document, Filter } from 'mongodb'
-import { claimFence, firstFence } from '../lease/fence.js'
-import { leaseMark } from '../lease/legacy-writers.js'
+import { claimFence, firstFence, leaseMark } from '../lease/lease.js'
 import {
   countAt,
   enteredAt,

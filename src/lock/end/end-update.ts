@@ -1,6 +1,5 @@
 import type { Document, Filter } from 'mongodb'
-import { stepFence } from '../lease/fence.js'
-import { leaseUnmoved } from '../lease/legacy-writers.js'
+import { leaseUnmoved, stepFence } from '../lease/lease.js'
 import { outboxAfter } from '../outbox/outbox.js'
 import { serverPauseMs } from '../record/back-off.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from '../record/history.js'

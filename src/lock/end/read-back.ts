@@ -2,7 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
-import { isLeaseUnmoved } from '../lease/legacy-writers.js'
+import { isLeaseUnmoved } from '../lease/lease.js'
 import { ID_INDEX, inProgress, type Terms } from '../terms/terms.js'
 
 /** The evidence in a document about a write under `token` that may or may not have arrived. */

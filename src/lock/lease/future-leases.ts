@@ -2,8 +2,8 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { inProgress, PARKED_AT, type Terms } from '../terms/terms.js'
+import { leaseUnmoved } from './lease.js'
 import { sleepsFor, WITHOUT_TOKEN } from './lease-state.js'
-import { leaseUnmoved } from './legacy-writers.js'
 import { STEP_SLACK_MS } from './server-clock.js'
 
 const BATCH = 1_000

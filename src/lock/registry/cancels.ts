@@ -1,8 +1,8 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { asReadable } from '../documents/read-each.js'
+import { parseToken } from '../lease/lease.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
-import { parseToken } from '../lease/token.js'
 import { LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
 
 /** A request to stop the work on one document under one claim; it doesn't affect any other claim of it. */

@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 import { traceOf } from '../../../src/lock/end/read-back.js'
-import { firstFence } from '../../../src/lock/lease/fence.js'
+import { firstFence } from '../../../src/lock/lease/lease.js'
 import type { Write } from '../captured.js'
 import { COMMANDS } from '../commands.js'
 import { TICK_MS } from './database.js'
