@@ -5,15 +5,41 @@ export { whyNotClaimable } from './claim/claim-trial.js'
 export { claimUpdate } from './claim/claim-update.js'
 export type { Claimed } from './claim/claim-writer.js'
 export { type ClaimResult, Claims, type ValueLimit } from './claim/claims.js'
-export { idBytes, idKey, idText } from './documents/id-key.js'
-export { isPlain, withParts } from './documents/plain.js'
-export { AS_IT_STANDS, asReadable, phasesIn, readEach, readForOwner, readOwnFields } from './documents/read-each.js'
-export { shownFields, shownProjection } from './documents/shown-fields.js'
+export {
+  AS_IT_STANDS,
+  asReadable,
+  isDatabaseError,
+  phasesIn,
+  readEach,
+  readForOwner,
+  readOwnFields,
+  shownFields,
+  shownProjection,
+} from './documents/read.js'
 export { canBeId, NO_ID, whyNotStorable } from './documents/storable.js'
-export { isValid, typeName } from './documents/type-name.js'
-export { NEVER_SHARDED, perUpdate, updateMatching, updateNamed } from './documents/update-named.js'
-export { type Refused, updateAround, type WritesOf, writeAround } from './documents/write-around.js'
-export { isDatabaseError, isDefiniteRefusal, isTooLarge } from './documents/write-error.js'
+export {
+  idBytes,
+  idKey,
+  idText,
+  isPlain,
+  isValid,
+  type OddField,
+  oddFields,
+  typeName,
+  withParts,
+} from './documents/values.js'
+export {
+  isDefiniteRefusal,
+  isTooLarge,
+  NEVER_SHARDED,
+  perUpdate,
+  type Refused,
+  updateAround,
+  updateMatching,
+  updateNamed,
+  type WritesOf,
+  writeAround,
+} from './documents/write.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
 export { stagesOf } from './indexes/plan-scans.js'
@@ -101,9 +127,7 @@ export * from './registry/pause-list.js'
 export * from './registry/pauses.js'
 export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPresent } from './registry/presence.js'
 export * from './registry/replica-documents.js'
-export { dateUndated } from './repair/date-undated.js'
-export { type OddField, oddFields } from './repair/odd-fields.js'
-export { RepairLook } from './repair/repair-look.js'
+export { dateUndated, RepairLook } from './repair/repair.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'
 export { type Membership, WorkSplit } from './select/work-split.js'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Collection, type Document, MongoServerError } from 'mongodb'
-import { isDefiniteRefusal } from '../../src/lock/documents/write-error.js'
+import { isDefiniteRefusal } from '../../src/lock/documents/write.js'
 import type { EndKind } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { claimed, endOf, lockedCollection, moveTo, PHASE, put, wait, writer } from './fixture.js'

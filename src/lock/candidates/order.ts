@@ -1,10 +1,8 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { idKey } from '../documents/id-key.js'
-import { AS_IT_STANDS, readOwnFields } from '../documents/read-each.js'
-import { isNumber, isValid, typeName } from '../documents/type-name.js'
+import { AS_IT_STANDS, readOwnFields } from '../documents/read.js'
+import { idKey, isNumber, isValid, type OddField, typeName } from '../documents/values.js'
 import { onIndex, orderIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter } from '../lease/lease-state.js'
-import type { OddField } from '../repair/odd-fields.js'
 import type { CandidateGroup, CandidateList } from '../select/selection.js'
 import type { Terms } from '../terms/terms.js'
 import {

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { idBytes } from '../documents/id-key.js'
+import { idBytes } from '../documents/values.js'
 
 /** The documents that one command claims. */
 export interface ClaimCommand {

@@ -1,14 +1,28 @@
 import type { Collection, Document, Filter, FindOneAndUpdateOptions, FindOptions } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
-import { idKey } from '../documents/id-key.js'
-import { ownersReading, withOwnNumbers } from '../documents/owners-numbers.js'
-import { type ReadEach, readEach, type Unreadable } from '../documents/read-each.js'
-import { mostPerUpdate, perUpdate, updateNamed } from '../documents/update-named.js'
-import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
-import { isDatabaseError, isDefiniteRefusal, isOverTime } from '../documents/write-error.js'
+import {
+  isDatabaseError,
+  ownersReading,
+  type ReadEach,
+  readEach,
+  type Unreadable,
+  withOwnNumbers,
+} from '../documents/read.js'
+import { idKey } from '../documents/values.js'
+import {
+  idsOf,
+  isDefiniteRefusal,
+  isOverTime,
+  mostPerUpdate,
+  perUpdate,
+  type Refused,
+  updateApart,
+  updateNamed,
+  writeAround,
+} from '../documents/write.js'
 import { type Claimant, type ClaimTokens, Lease, leaseUnmoved } from '../lease/lease.js'
 import { dueIn, isDue } from '../lease/lease-state.js'
-import { quarantineAmong } from '../repair/quarantine.js'
+import { quarantineAmong } from '../repair/repair.js'
 import { ID_INDEX, type Terms } from '../terms/terms.js'
 import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'

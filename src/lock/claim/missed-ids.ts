@@ -1,6 +1,5 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { idKey } from '../documents/id-key.js'
-import { isReadAs, mayBeReordered } from '../documents/reordered-ids.js'
+import { idKey, isReadAs, mayBeReordered } from '../documents/values.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { isDue } from '../lease/lease-state.js'
 import { PARKED_AT, type Terms } from '../terms/terms.js'

@@ -1,5 +1,4 @@
-import { mostPerUpdate, type NamedUpdate, updateNamed } from '../documents/update-named.js'
-import { isDefiniteRefusal } from '../documents/write-error.js'
+import { isDefiniteRefusal, mostPerUpdate, type NamedUpdate, updateNamed } from '../documents/write.js'
 import type { StepEnd, Verdict } from '../record/step-end.js'
 import { groupEnds } from './end-groups.js'
 import { EndRetries, type EndWriterOptions, type Sent, Verdicts } from './end-retries.js'

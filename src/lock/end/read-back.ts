@@ -1,7 +1,7 @@
 import type { Collection, Document } from 'mongodb'
-import { idKey } from '../documents/id-key.js'
-import { readOwnFields } from '../documents/read-each.js'
-import { isDefiniteRefusal } from '../documents/write-error.js'
+import { readOwnFields } from '../documents/read.js'
+import { idKey } from '../documents/values.js'
+import { isDefiniteRefusal } from '../documents/write.js'
 import { isLeaseUnmoved } from '../lease/lease.js'
 import { ID_INDEX, inProgress, type Terms } from '../terms/terms.js'
 

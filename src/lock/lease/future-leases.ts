@@ -1,5 +1,5 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { updateAround } from '../documents/write-around.js'
+import { updateAround } from '../documents/write.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { inProgress, PARKED_AT, type Terms } from '../terms/terms.js'
 import { leaseUnmoved } from './lease.js'

@@ -1,5 +1,5 @@
 import type { Document, Filter } from 'mongodb'
-import { isValid, typeName } from '../documents/type-name.js'
+import { isValid, typeName } from '../documents/values.js'
 import {
   inProgress,
   isDate,

@@ -1,8 +1,8 @@
 import type { Collection, Document } from 'mongodb'
 import type { Clock } from '../../time/index.js'
-import { idKey } from '../documents/id-key.js'
-import { AS_IT_STANDS } from '../documents/read-each.js'
-import { perUpdate, updateNamed } from '../documents/update-named.js'
+import { AS_IT_STANDS } from '../documents/read.js'
+import { idKey } from '../documents/values.js'
+import { perUpdate, updateNamed } from '../documents/write.js'
 import { ID_INDEX, inProgress, isValidYet, type Terms, withoutClaim } from '../terms/terms.js'
 
 /** A fence that `$toLong` accepts: it fails for NaN and values out of range, and with it the whole command. */

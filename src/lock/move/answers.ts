@@ -1,6 +1,6 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { asReadable, readOwnFields } from '../documents/read-each.js'
+import { asReadable, readOwnFields } from '../documents/read.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { historyWith } from '../record/history.js'

@@ -1,5 +1,5 @@
 import type { Document, Filter } from 'mongodb'
-import { withIds } from '../documents/reordered-ids.js'
+import { withIds } from '../documents/values.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
 import { historyWith } from '../record/history.js'

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { isValid, typeName } from '../documents/type-name.js'
+import { isValid, typeName } from '../documents/values.js'
 import { literal, PARKED_AT } from '../terms/terms.js'
 
 /** A question of a step to people. */

@@ -1,6 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { asReadable } from '../documents/read-each.js'
+import { asReadable } from '../documents/read.js'
 import { parseToken } from '../lease/lease.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
 import { LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'

@@ -1,6 +1,6 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
-import { readOwnFields } from '../documents/read-each.js'
-import { updateMatching } from '../documents/update-named.js'
+import { readOwnFields } from '../documents/read.js'
+import { updateMatching } from '../documents/write.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { type LeaseMarking, leaseUnmoved, parseToken } from '../lease/lease.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/terms.js'

@@ -1,9 +1,8 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { idKey, idText } from '../documents/id-key.js'
-import { readOwnFields } from '../documents/read-each.js'
+import { readOwnFields } from '../documents/read.js'
 import { canBeId } from '../documents/storable.js'
-import { isValid } from '../documents/type-name.js'
+import { idKey, idText, isValid } from '../documents/values.js'
 import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
 
 /**

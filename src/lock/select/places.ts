@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { idKey } from '../documents/id-key.js'
+import { idKey } from '../documents/values.js'
 
 /** Gives one document after the other; undefined: there are no more. */
 export type NextDocument = () => Document | undefined

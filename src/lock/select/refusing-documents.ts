@@ -1,5 +1,5 @@
 import type { Clock } from '../../time/index.js'
-import { idBytes, idKey } from '../documents/id-key.js'
+import { idBytes, idKey } from '../documents/values.js'
 import { type Attempt, type Candidates, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 const FIRST_PAUSE_MS = 5_000

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { idKey } from '../documents/id-key.js'
+import { idKey } from '../documents/values.js'
 import { firstOf, inTurns, listed, type NextDocument, shared } from './places.js'
 
 /*

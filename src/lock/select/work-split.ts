@@ -1,6 +1,6 @@
 import { Long } from 'mongodb'
 import type { Clock } from '../../time/index.js'
-import { idKey } from '../documents/id-key.js'
+import { idKey } from '../documents/values.js'
 import { type Attempt, type Candidates, type Choice, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 /** A lifecycle's live replicas, as known to one of them; of one phase, those that take its documents now. */

@@ -1,6 +1,9 @@
-import { BSON, type Collection, type Document, type Filter, type FindOptions } from 'mongodb'
-import { ownersReading, withOwnNumbers } from './owners-numbers.js'
-import { isDatabaseError } from './write-error.js'
+import { BSON, type Collection, type Document, type Filter, type FindOptions, type MongoError } from 'mongodb'
+import { isA, ownersNumbers } from '../../database/index.js'
+import { withParts } from './values.js'
+
+/** True if it is the database's fault, not a document's or this program's. */
+export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')
 
 /** A document that the driver can't turn into JavaScript: a regular expression of another dialect, say. */
 export interface Unreadable {
@@ -133,4 +136,41 @@ function elementOf(element: Uint8Array): Document {
   new DataView(document.buffer).setInt32(0, document.length, true)
   document.set(element, 4)
   return BSON.deserialize(document, { ...AS_IT_STANDS, validation: { utf8: false } })
+}
+
+/*
+ * A document for an owner's code, such as a handler, is read as the owner's client or database says: an int64 as a bigint, say.
+ * Phaselock's own fields in it are numbers all the same.
+ */
+
+/** Options for reads of documents for their owner's code. */
+export const ownersReading = (collection: Collection) => ownersNumbers(collection) ?? {}
+
+/** A document that was read with {@link ownersReading}, with Phaselock's numbers as numbers. */
+export function withOwnNumbers<T extends Document>(collection: Collection, progress: string, document: T): T {
+  if (!ownersNumbers(collection)) return document
+  const ours = ['fence', progress].filter((field) => field in document)
+  return { ...document, ...Object.fromEntries(ours.map((field) => [field, withParts(document[field], asNumber)])) }
+}
+
+/** Converts as the driver promotes them: an int64 that no number can be stays a Long. */
+function asNumber(value: unknown): unknown {
+  if (value instanceof BSON.Int32 || value instanceof BSON.Double) return value.value
+  const long = typeof value === 'bigint' ? BSON.Long.fromBigInt(value) : value
+  if (!(long instanceof BSON.Long)) return value
+  return Number.isSafeInteger(long.toNumber()) ? long.toNumber() : long
+}
+
+/** The fields of a document that {@link shownFields} looks at, as a projection. */
+export const shownProjection = (progress: string): Document => ({
+  ...{ phase: 1, state: 1, lockedAt: 1, lockedBy: 1 },
+  ...{ [`${progress}.step`]: 1, [`${progress}.attempts`]: 1 },
+})
+
+/** The state of a document, for people who ask what was done to it: fields that it doesn't have are left out. */
+export function shownFields(document: Document, progress: string): Document {
+  const { phase, state, lockedAt, lockedBy } = document
+  const { step, attempts } = (document[progress] ?? {}) as Document
+  const all = { phase, state, lockedAt, lockedBy, step, attempts }
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value != null))
 }
