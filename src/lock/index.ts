@@ -92,33 +92,42 @@ export {
   outboxIn,
   removedPhase,
 } from './outbox/outbox.js'
-export { errorPauseMs, pauseMs, stepPauseMs } from './record/back-off.js'
+export { type PendingInsert, pendingState } from './record/pending-insert.js'
 export {
+  type AskedQuestion,
+  answerIn,
+  asksTheSame,
   awaitsIn,
   type ChildList,
   type ChildrenRule,
   childListsIn,
   childrenFromIn,
   type DocumentName,
+  hasPendingInsert,
   isOfFormer,
   parentIn,
-  type StoredAwaits,
-  type StoredParent,
-  waitersIn,
-} from './record/children.js'
-export { type HistoryEntry, historyWith, RECORDED_OUTCOMES, type RecordedOutcome } from './record/history.js'
-export { hasPendingInsert, type PendingInsert, pendingState } from './record/pending-insert.js'
-export {
-  type AskedQuestion,
-  answerIn,
-  asksTheSame,
   questionIn,
   type StoredAnswer,
+  type StoredAwaits,
+  type StoredParent,
   type StoredQuestion,
   sleepsForever,
+  waitersIn,
   whyUnanswerable,
-} from './record/question.js'
-export type { EndKind, RecordedError, StepEnd, Verdict } from './record/step-end.js'
+} from './record/progress.js'
+export {
+  type EndKind,
+  errorPauseMs,
+  type HistoryEntry,
+  historyWith,
+  pauseMs,
+  RECORDED_OUTCOMES,
+  type RecordedError,
+  type RecordedOutcome,
+  type StepEnd,
+  stepPauseMs,
+  type Verdict,
+} from './record/step-end.js'
 export * from './registry/cancels.js'
 export * from './registry/duties.js'
 export { endLeasesOf, heldByReplica, leasesOf } from './registry/ended-process.js'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { errorPauseMs, pauseMs, termsOf } from '../../src/lock/index.js'
-import { serverPauseMs, waitedMs } from '../../src/lock/record/back-off.js'
+import { serverPauseMs, waitedMs } from '../../src/lock/record/step-end.js'
 import { useDatabase } from '../support/database.js'
 import { ago, lockedCollection, put, read, TERMS } from './fixture.js'
 

@@ -9,7 +9,7 @@ import {
   TASK_LOCK_INIT_TIME,
 } from '../../src/lock/index.js'
 import { renewUpdate } from '../../src/lock/lease/lease.js'
-import { ASKS_FOREVER } from '../../src/lock/record/question.js'
+import { ASKS_FOREVER } from '../../src/lock/record/progress.js'
 import { useDatabase } from '../support/database.js'
 import {
   again,

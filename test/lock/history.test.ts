@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { HISTORY_LIMIT, type HistoryEntry } from '../../src/lock/index.js'
-import { historyWith, type NewHistoryEntry } from '../../src/lock/record/history.js'
+import { historyWith, type NewHistoryEntry } from '../../src/lock/record/step-end.js'
 import { useDatabase } from '../support/database.js'
 import { PHASE, put, read, TERMS } from './fixture.js'
 

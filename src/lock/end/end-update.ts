@@ -1,11 +1,17 @@
 import type { Document, Filter } from 'mongodb'
 import { leaseUnmoved, stepFence } from '../lease/lease.js'
 import { outboxAfter } from '../outbox/outbox.js'
-import { serverPauseMs } from '../record/back-off.js'
-import { historyWith, type NewHistoryEntry, type RecordedOutcome } from '../record/history.js'
-import { applyPendingInsert, noPendingInsert } from '../record/pending-insert.js'
-import { ASKS_FOREVER, newQuestion } from '../record/question.js'
-import { type EndKind, removedFields, type StepEnd } from '../record/step-end.js'
+import { applyPendingInsert } from '../record/pending-insert.js'
+import { ASKS_FOREVER, newQuestion } from '../record/progress.js'
+import {
+  type EndKind,
+  historyWith,
+  type NewHistoryEntry,
+  type RecordedOutcome,
+  removedFields,
+  type StepEnd,
+  serverPauseMs,
+} from '../record/step-end.js'
 import {
   countAt,
   inProgress,
@@ -47,7 +53,7 @@ export function applyingPendingInsert(group: EndGroup): EndGroup {
 export const endFilter = (terms: Terms, { token, end, appliesPendingInsert }: EndGroup): Filter<Document> => ({
   lockedBy: token,
   ...leaseUnmoved(terms),
-  ...(!appliesPendingInsert && needsNoPendingInsert(end) && noPendingInsert(terms)),
+  ...(!appliesPendingInsert && needsNoPendingInsert(end) && { [`${terms.progress}.next`]: { $exists: false } }),
 })
 
 /**

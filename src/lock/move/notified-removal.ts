@@ -1,7 +1,7 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { isNotHeld } from '../lease/lease-state.js'
 import { outboxAfterRemoval, removedPhase } from '../outbox/outbox.js'
-import { historyWith } from '../record/history.js'
+import { historyWith } from '../record/step-end.js'
 import {
   type CallbackName,
   hasOurShape,

@@ -1,12 +1,12 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { isNotHeld, PUT_TO_SLEEP } from '../lease/lease-state.js'
-import { historyWith } from '../record/history.js'
 import {
   applyPendingInsertOfHolder,
   pendingFields,
   pendingState,
   withoutPendingInsert,
 } from '../record/pending-insert.js'
+import { historyWith } from '../record/step-end.js'
 import {
   hasOurShape,
   inProgress,

@@ -5,8 +5,8 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'
-import { historyWith } from '../record/history.js'
 import { pendingState } from '../record/pending-insert.js'
+import { historyWith } from '../record/step-end.js'
 import { hasOurShape, literal, PARKED_AT, perDocument, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /*

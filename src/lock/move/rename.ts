@@ -1,8 +1,8 @@
 import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/values.js'
 import { isNotHeld } from '../lease/lease-state.js'
-import { historyWith } from '../record/history.js'
 import { applyPendingInsertOfHolder } from '../record/pending-insert.js'
+import { historyWith } from '../record/step-end.js'
 import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /** A phase of an older version of a lifecycle, and its name in this version. */

@@ -2,8 +2,8 @@ import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/values.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
-import { historyWith } from '../record/history.js'
 import { applyPendingInsert } from '../record/pending-insert.js'
+import { historyWith } from '../record/step-end.js'
 import { literal, progressAcrossPhases, progressIfOurs, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** "A document in one of these phases whose owner wants this state goes to that phase." */

@@ -1,6 +1,5 @@
 import type { Document } from 'mongodb'
-import type { RecordedOutcome } from '../record/history.js'
-import type { EndKind } from '../record/step-end.js'
+import type { EndKind, RecordedOutcome } from '../record/step-end.js'
 import { type CallbackName, countAt, literal, type Terms } from '../terms/terms.js'
 
 /*

@@ -1,4 +1,4 @@
-import type { Document, Filter } from 'mongodb'
+import type { Document } from 'mongodb'
 import { isUnleased } from '../lease/lease-state.js'
 import {
   inProgress,
@@ -10,7 +10,7 @@ import {
   type Terms,
   without,
 } from '../terms/terms.js'
-import { historyWith } from './history.js'
+import { historyWith } from './step-end.js'
 
 /*
  * Inserts that are queued for a held document, in `progress.next`. Only its holder ends a step, so they only add to it, and the write that lets
@@ -36,12 +36,6 @@ export interface PendingInsert {
 }
 
 const objectAt = (path: string): Document => ({ $cond: [{ $eq: [{ $type: path }, 'object'] }, path, {}] })
-
-/** Matches documents without a queued insert: the end of a step requires it, and otherwise is sent again with {@link applyPendingInsert}. */
-export const noPendingInsert = ({ progress }: Terms): Filter<Document> => ({ [`${progress}.next`]: { $exists: false } })
-
-/** True if a document that was read has a queued insert. */
-export const hasPendingInsert = (progress: unknown): boolean => Object(progress)['next'] !== undefined
 
 /** The fields of a document's queued inserts, as an expression: under those of a newer insert, which wins. */
 export const pendingFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
