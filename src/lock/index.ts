@@ -1,8 +1,8 @@
 export { candidateCursor } from './candidates/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './candidates/due-ranges.js'
 export { type ClaimOrder, orderIndexes, RANKS } from './candidates/order.js'
+export { claimUpdate } from './claim/claim-commands.js'
 export { whyNotClaimable } from './claim/claim-trial.js'
-export { claimUpdate } from './claim/claim-update.js'
 export type { Claimed } from './claim/claim-writer.js'
 export { type ClaimResult, Claims, type ValueLimit } from './claim/claims.js'
 export {
@@ -41,8 +41,7 @@ export {
   writeAround,
 } from './documents/write.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
-export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
-export { stagesOf } from './indexes/plan-scans.js'
+export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX, stagesOf } from './indexes/indexes.js'
 export { futureLeases, redateLeases, redatePauses } from './lease/future-leases.js'
 export {
   Claimant,
@@ -73,12 +72,11 @@ export { type DutyQuery, HANDLED_EVERY_MS, type LookRequest, type LookResult, Lo
 export { OVERDUE_MS, SWEEP_LIMIT, type Swept, sweep } from './look/sweep.js'
 export * from './move/answers.js'
 export { type Insertion, type InsertKind, ON_DUPLICATE, type OnDuplicate, upsertDocument } from './move/insertion.js'
-export * from './move/notified-removal.js'
 export * from './move/operation-writes.js'
 export * from './move/owner-writes.js'
+export * from './move/removal.js'
 export { removeFinal } from './move/removal.js'
-export { type Rename, renameLook, renameUpdate } from './move/rename.js'
-export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
+export { type Rename, renameLook, renameUpdate, ruleLook, ruleUpdate, type StateRule } from './move/rules.js'
 export * from './outbox/deliveries.js'
 export {
   CALLBACK_NAMES,

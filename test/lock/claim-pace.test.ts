@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { ClaimPace } from '../../src/lock/claim/pace.js'
+import { ClaimPace } from '../../src/lock/claim/claim-commands.js'
 import { Contention } from '../../src/lock/select/contention.js'
 import { ManualClock } from './fixture.js'
 

@@ -12,7 +12,7 @@ import {
   STATE_INDEX,
   unusableLockIndexes,
 } from '../../src/lock/index.js'
-import { boundedScanProblems } from '../../src/lock/indexes/plan-scans.js'
+import { boundedScanProblems } from '../../src/lock/indexes/indexes.js'
 import { problemsOf } from '../../src/lock/setup/plan-check.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'

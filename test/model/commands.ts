@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { claimUpdate, firstClaimUpdate, neverClaimed } from '../../src/lock/claim/claim-update.js'
+import { claimUpdate, firstClaimUpdate, neverClaimed } from '../../src/lock/claim/claim-commands.js'
 import { endFilter, endUpdate } from '../../src/lock/end/end-update.js'
 import {
   type EndKind,

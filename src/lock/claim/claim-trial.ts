@@ -2,7 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ClaimTokens } from '../lease/lease.js'
 import { ID_INDEX, type Terms } from '../terms/terms.js'
-import { claimUpdate } from './claim-update.js'
+import { claimUpdate } from './claim-commands.js'
 
 /** The server's limit for a document. */
 const LARGEST = 16 * 1024 * 1024

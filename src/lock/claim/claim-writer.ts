@@ -24,8 +24,7 @@ import { type Claimant, type ClaimTokens, Lease, leaseUnmoved } from '../lease/l
 import { dueIn, isDue } from '../lease/lease-state.js'
 import { quarantineAmong } from '../repair/repair.js'
 import { ID_INDEX, type Terms } from '../terms/terms.js'
-import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
-import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
+import { type ClaimCommand, type ClaimCommands, claimUpdate, firstClaimUpdate, neverClaimed } from './claim-commands.js'
 
 /** After this many refusals the rest of a claim is left for the next one, which begins elsewhere. */
 const MOST_REFUSED = 100

@@ -5,7 +5,7 @@ import { type ClaimOrder, OrderedLook, oddRank, orderIndexes } from '../candidat
 import { isDatabaseError } from '../documents/read.js'
 import { idBytes, idKey, type OddField, oddFields } from '../documents/values.js'
 import { isDefiniteRefusal, type Refused } from '../documents/write.js'
-import { onClaimIndex } from '../indexes/on-index.js'
+import { onClaimIndex } from '../indexes/indexes.js'
 import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
 import type { ServerClock } from '../lease/server-clock.js'
 import { Contention } from '../select/contention.js'
@@ -13,7 +13,7 @@ import { RefusingDocuments } from '../select/refusing-documents.js'
 import { type Chosen, choose, type Extent, extentFor, type SelectionPolicy } from '../select/selection.js'
 import { WorkSplit } from '../select/work-split.js'
 import type { Terms } from '../terms/terms.js'
-import { claimCommands, fittingInto, withFewLarge } from './claim-commands.js'
+import { ClaimPace, claimCommands, fittingInto, MissedIds, withFewLarge } from './claim-commands.js'
 import {
   addTaken,
   type Claimed,
@@ -23,8 +23,6 @@ import {
   type Taken,
   type Won,
 } from './claim-writer.js'
-import { MissedIds } from './missed-ids.js'
-import { ClaimPace } from './pace.js'
 
 export interface ClaimResult {
   readonly claimed: Claimed[]

@@ -16,7 +16,6 @@ import {
   TASK_LOCK_INIT_TIME,
   type Terms,
 } from '../terms/terms.js'
-import { type NotifyingLifecycle, removeOne } from './notified-removal.js'
 import {
   anotherGo,
   DUE_AND_NOBODYS,
@@ -28,6 +27,7 @@ import {
   type Write,
   woken,
 } from './owner-writes.js'
+import { type NotifyingLifecycle, removeOne } from './removal.js'
 
 /*
  * Writes of an operation on many documents (docs/bulk-operations.md), each to one document. A write leaves the operation's mark in the
