@@ -1,7 +1,6 @@
 import { expect } from '@jest/globals'
 import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
-import type { EndWriterOptions } from '../../src/lock/end/end-retries.js'
-import { EndWriter } from '../../src/lock/end/end-writer.js'
+import { EndWriter, type EndWriterOptions } from '../../src/lock/end/end-writer.js'
 import {
   Claimant,
   type Claimed,

@@ -16,6 +16,7 @@ import {
   mostPerUpdate,
   perUpdate,
   type Refused,
+  retryPauseMs,
   updateApart,
   updateNamed,
   writeAround,
@@ -28,8 +29,6 @@ import { type ClaimCommand, type ClaimCommands, claimUpdate, firstClaimUpdate, n
 
 /** After this many refusals the rest of a claim is left for the next one, which begins elsewhere. */
 const MOST_REFUSED = 100
-const FIRST_RETRY_MS = 50
-const LAST_RETRY_MS = 500
 
 /**
  * The server's time limit. It is less than a client waits, which is a third of the lease, because the server's answer shows where a
@@ -287,7 +286,7 @@ export class ClaimWriter {
     let atOnce = left.length
     for (let retry = 0; left.length > 0; ) {
       this.options.onRetry?.(error)
-      await sleep(Math.min(FIRST_RETRY_MS * 2 ** retry, LAST_RETRY_MS))
+      await sleep(retryPauseMs(retry))
       if (this.options.isOver?.()) throw error
       try {
         while (left.length > 0) {

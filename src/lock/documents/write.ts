@@ -52,6 +52,9 @@ export function isTooLarge(error: unknown): boolean {
     : isA(error, 'MongoServerError') && TOO_LARGE.has(code)
 }
 
+/** The pause before a failed command is sent again, 50 ms to half a second: work has to go on soon after a database has come back. */
+export const retryPauseMs = (before: number): number => Math.min(50 * 2 ** before, 500)
+
 const OVER_TIME = 50
 
 /** True if the server ended a command for its `maxTimeMS` while it wrote, not while it waited for the other members. */
