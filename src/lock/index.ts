@@ -8,6 +8,7 @@ export { type ClaimResult, Claims, type ValueLimit } from './claim/claims.js'
 export {
   AS_IT_STANDS,
   asReadable,
+  COMMITTED,
   isDatabaseError,
   phasesIn,
   readEach,
@@ -129,11 +130,12 @@ export {
 export * from './registry/cancels.js'
 export * from './registry/duties.js'
 export { endLeasesOf, heldByReplica, leasesOf } from './registry/ended-process.js'
+export * from './registry/in-force.js'
 export * from './registry/lock-timeout.js'
-export * from './registry/pause-list.js'
 export * from './registry/pauses.js'
-export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPresent } from './registry/presence.js'
-export * from './registry/replica-documents.js'
+export * from './registry/pauses.js'
+export * from './registry/replicas.js'
+export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPresent } from './registry/replicas.js'
 export { dateUndated, RepairLook } from './repair/repair.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'

@@ -13,7 +13,7 @@ import {
   ServerClock,
   termsOf,
 } from '../../src/lock/index.js'
-import { HANDOVER_MS } from '../../src/lock/registry/lock-timeout.js'
+import { HANDOVER_MS } from '../../src/lock/registry/in-force.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimer, lockedCollection, PHASE, put, read } from './fixture.js'

@@ -2,6 +2,9 @@ import { BSON, type Collection, type Document, type Filter, type FindOptions, ty
 import { isA, ownersNumbers } from '../../database/index.js'
 import { withParts } from './values.js'
 
+/** A majority read: what only a deposed primary has is undone, and a lease by such a lockTimeout would be stolen. */
+export const COMMITTED = { readConcern: { level: 'majority' } } as const
+
 /** True if it is the database's fault, not a document's or this program's. */
 export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')
 

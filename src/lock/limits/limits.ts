@@ -2,8 +2,18 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read.js'
 import { isNumber, isValid, typeName } from '../documents/values.js'
-import { pausesBeside, storePauses, withoutPause, withPause } from '../registry/pause-list.js'
-import { endExpression, endOf, MOST_PAUSES, type NewPause, ownerMeant, type Resuming } from '../registry/pauses.js'
+import { MOST_PAUSES } from '../registry/in-force.js'
+import {
+  endExpression,
+  endOf,
+  type NewPause,
+  ownerMeant,
+  pausesBeside,
+  type Resuming,
+  storePauses,
+  withoutPause,
+  withPause,
+} from '../registry/pauses.js'
 import { LIFECYCLES_COLLECTION, LIMITS_COLLECTION, literal } from '../terms/terms.js'
 
 /** The rate of a limit: the documents that may begin in a span of time. */
@@ -286,7 +296,7 @@ function pausedOf(paused: unknown, now: Date): PausedLimit | null {
 const pausesAmong = (stored: unknown, now = new Date(0)): PausedLimit[] =>
   Array.isArray(stored) ? stored.flatMap((one) => pausedOf(one, now) ?? []) : []
 
-/** As pause-list.ts says: they count while `paused` is one of them. */
+/** As pauses.ts says: they count while `paused` is one of them. */
 function withOthers(paused: PausedLimit | null, stored: unknown, now: Date): PausedLimit | null {
   const all = pausesAmong(stored, now)
   const isAmong = all.some(({ by, since }) => by === paused?.by && since.getTime() === paused.since.getTime())

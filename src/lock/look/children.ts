@@ -1,5 +1,5 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { ownersReading, readOwnFields, withOwnNumbers } from '../documents/read.js'
+import { COMMITTED, ownersReading, readOwnFields, withOwnNumbers } from '../documents/read.js'
 import { idKey } from '../documents/values.js'
 import { deleteMatching, updateMatching } from '../documents/write.js'
 import { MissingIndex, onIndex } from '../indexes/indexes.js'
@@ -9,7 +9,6 @@ import { hasToNotify, type NotifyingLifecycle, type RemovedBy, removalUpdate } f
 import { removedPhase } from '../outbox/outbox.js'
 import { pendingState } from '../record/pending-insert.js'
 import type { DocumentName } from '../record/progress.js'
-import { COMMITTED } from '../registry/lock-timeout.js'
 import { ID_INDEX, literal, PARKED_AT, type Terms, termsOf } from '../terms/terms.js'
 
 /**

@@ -1,10 +1,9 @@
 import type { AggregateOptions, Collection, Document, Filter } from 'mongodb'
-import { AS_IT_STANDS, type ReadEach, readEach } from '../documents/read.js'
+import { AS_IT_STANDS, COMMITTED, type ReadEach, readEach } from '../documents/read.js'
 import { withIds } from '../documents/values.js'
 import { deleteNamed, type Refused, updateAround, updateNamed } from '../documents/write.js'
 import { onIndex } from '../indexes/indexes.js'
 import { STEP_SLACK_MS } from '../lease/server-clock.js'
-import { COMMITTED } from '../registry/lock-timeout.js'
 import { countAt, ID_INDEX, literal, PARKED_AT, perDocument } from '../terms/terms.js'
 import { type EntryName, outboxIn, outboxIndex } from './outbox.js'
 

@@ -3,20 +3,9 @@ import { protocolCollection } from '../../database/index.js'
 import { asReadable } from '../documents/read.js'
 import { parseToken } from '../lease/lease.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
-import { LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
+import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
+import { type CancelRequest, MOST_CANCELS } from './in-force.js'
 
-/** A request to stop the work on one document under one claim; it doesn't affect any other claim of it. */
-export interface CancelRequest {
-  readonly _id: unknown
-  /** The claim in the token that held it: `api-1~5f3a9c#1842`, at any step of the claim. */
-  readonly claim: string
-  /** The person who asked. */
-  readonly by: string
-  readonly reason: string | null
-}
-
-/** The most requests of one lifecycle at a time. */
-export const MOST_CANCELS = 200
 /** The time that a request is kept: after it each holder has looked, or has lost its lease. */
 const KEPT_FOR_MS = 600_000
 
@@ -39,21 +28,10 @@ export async function heldUnder(
   return { _id: found['_id'], claim: state.kind === 'held' && state.by !== undefined ? claimOf(state.by) : undefined }
 }
 
-/** Reads the stored requests. A person may have put anything there: other values are passed over. */
-export function storedCancels(stored: unknown): readonly CancelRequest[] {
-  if (!Array.isArray(stored)) return []
-  return stored.slice(0, MOST_CANCELS).flatMap((one): CancelRequest[] => {
-    const { _id, claim, by, reason } = (one ?? {}) as Document
-    if (_id === undefined || typeof claim !== 'string') return []
-    const asked = typeof by === 'string' ? by : '?'
-    return [{ _id, claim, by: asked, reason: typeof reason === 'string' ? reason : null }]
-  })
-}
-
-const known = { $cond: [{ $isArray: '$cancels' }, '$cancels', []] }
+const known = arrayAt('$cancels')
 const isRecent = {
   $and: [
-    { $eq: [{ $type: '$$this.at' }, 'date'] },
+    isDate('$$this.at'),
     { $gt: ['$$this.at', { $subtract: ['$$NOW', KEPT_FOR_MS] }] },
     { $lt: ['$$this.at', { $add: ['$$NOW', KEPT_FOR_MS] }] },
   ],
@@ -78,10 +56,3 @@ export async function addCancel(
   if (matchedCount > 0) return 'asked'
   return (await lifecycles.countDocuments({ _id: lifecycle })) > 0 ? 'tooMany' : 'notRegistered'
 }
-
-/** The name of the error that a cancel leaves in its document. */
-export const CANCELLED = 'Cancelled'
-
-/** Puts a request in words: `cancelled by ana: stuck`. */
-export const cancelText = ({ by, reason }: Pick<CancelRequest, 'by' | 'reason'>): string =>
-  `cancelled by ${by}${reason === null ? '' : `: ${reason}`}`

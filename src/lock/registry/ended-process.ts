@@ -4,7 +4,7 @@ import { updateMatching } from '../documents/write.js'
 import { onClaimIndex } from '../indexes/indexes.js'
 import { type LeaseMarking, leaseUnmoved, parseToken } from '../lease/lease.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/terms.js'
-import { readLockTimeouts } from './lock-timeout.js'
+import { readLockTimeouts } from './in-force.js'
 
 /** The collection of one lifecycle's leases; `phases`: those with claims. */
 interface LeasedDocuments {

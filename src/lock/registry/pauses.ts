@@ -1,112 +1,8 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read.js'
-import { canBeId } from '../documents/storable.js'
-import { idKey, idText, isValid } from '../documents/values.js'
 import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
-
-/**
- * The target of a pause. `all` is a pause of every lifecycle that there was then, and is resumed as such: it neither ends nor replaces a
- * lifecycle's own pause.
- */
-export type PauseTarget =
-  | { readonly what: 'all' | 'lifecycle' }
-  | { readonly what: 'phase'; readonly phase: string }
-  | { readonly what: 'document'; readonly _id: unknown }
-
-/** A pause as it is in force. Times are the server's. */
-export type Pause = PauseTarget & {
-  readonly by: string
-  readonly reason: string | null
-  readonly since: Date
-  /** The time when it ends without a resume; null: it needs one. */
-  readonly until: Date | null
-}
-
-/** The most pauses of one lifecycle at a time: each look and claim leaves out the documents by name. */
-export const MOST_PAUSES = 200
-
-/** Reads the stored pauses, including those that are over. A person may have put anything there: other values pause nothing. */
-export function storedPauses(stored: unknown): readonly Pause[] {
-  if (!Array.isArray(stored)) return []
-  return stored.slice(0, MOST_PAUSES).flatMap((one): Pause[] => {
-    const target = targetOf(one)
-    if (!target) return []
-    const { by, reason, since, until } = one as Document
-    return [
-      {
-        ...target,
-        by: textOr(by, '?'),
-        reason: textOr(reason, null),
-        since: dateOr(since, new Date(0)),
-        until: dateOr(until, null),
-      },
-    ]
-  })
-}
-
-function targetOf(one: unknown): PauseTarget | undefined {
-  const { what, phase, _id } = (one ?? {}) as Document
-  if (what === 'all' || what === 'lifecycle') return { what }
-  if (what === 'phase') return typeof phase === 'string' ? { what, phase } : undefined
-  return what === 'document' && canBeId(_id) ? { what, _id } : undefined
-}
-
-const textOr = <Else>(value: unknown, otherwise: Else) => (typeof value === 'string' ? value : otherwise)
-const dateOr = <Else>(value: unknown, otherwise: Else) => (value instanceof Date && isValid(value) ? value : otherwise)
-
-/** True if it is in force at a time of the server's. */
-export const isInForce = ({ until }: Pause, now: Date): boolean => until === null || until > now
-
-/** A pause in one line: `order, phase Packing: paused by ana until 2026-12-01T08:00:00.000Z: the printer is broken`. */
-export function pauseText(lifecycle: string, pause: Pause): string {
-  const until = pause.until ? ` until ${pause.until.toISOString()}` : ''
-  return `${pauseTarget(lifecycle, pause)}: paused by ${pause.by}${until}${pause.reason === null ? '' : `: ${pause.reason}`}`
-}
-
-/** Puts the target of a pause in words: `order, phase Packing`. */
-export function pauseTarget(lifecycle: string, target: PauseTarget): string {
-  if (target.what === 'phase') return `${lifecycle}, phase ${target.phase}`
-  return target.what === 'document' ? `${lifecycle} ${idText(target._id)}` : lifecycle
-}
-
-/** The paused parts of a lifecycle at one moment. */
-export class Paused {
-  static readonly nothing = new Paused([])
-  /** The ids of single documents. */
-  readonly ids: readonly unknown[]
-  /** True if the whole lifecycle is paused. */
-  readonly isWhole: boolean
-  private readonly phases: ReadonlySet<string>
-  private readonly keys: ReadonlySet<string>
-
-  constructor(readonly pauses: readonly Pause[]) {
-    this.ids = pauses.flatMap((pause) => (pause.what === 'document' ? [pause._id] : []))
-    this.isWhole = pauses.some(({ what }) => what === 'all' || what === 'lifecycle')
-    this.phases = new Set(pauses.flatMap((pause) => (pause.what === 'phase' ? [pause.phase] : [])))
-    this.keys = new Set(this.ids.map(idKey))
-  }
-
-  /** The pauses that a document is under, the widest first. */
-  of(phase: unknown, id: unknown): readonly Pause[] {
-    const { pauses } = this
-    return [
-      ...pauses.filter(({ what }) => what === 'all' || what === 'lifecycle'),
-      ...pauses.filter((pause) => pause.what === 'phase' && pause.phase === phase),
-      ...pauses.filter((pause) => pause.what === 'document' && idKey(pause._id) === idKey(id)),
-    ]
-  }
-
-  /** True if no document of a phase may be worked on. */
-  has(phase: string): boolean {
-    return this.isWhole || this.phases.has(phase)
-  }
-
-  /** True if a document in a phase may not be worked on. */
-  hasDocument(phase: string, id: unknown): boolean {
-    return this.has(phase) || (this.keys.size > 0 && this.keys.has(idKey(id)))
-  }
-}
+import { isInForce, MOST_PAUSES, type Pause, Paused, type PauseTarget, storedPauses } from './in-force.js'
 
 const known = arrayAt('$pauses')
 
@@ -303,3 +199,84 @@ export async function readPauses(
 }
 
 const lifecyclesOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, LIFECYCLES_COLLECTION)
+
+/*
+ * The pauses of something that has a document of its own, a limit or a schedule. `paused` is the pause that lasts longest, which alone is judged by what
+ * begins work, also in earlier versions; `pauses` are all, one for each person, and count only while `paused` is one of them: else a person, or an
+ * earlier version, has written `paused` since, and means that one alone.
+ * Invariant: as for those of lifecycles (pauses.ts), nobody's pause ends or changes because of what somebody else asks for.
+ */
+
+const isOverFor = (ms: number): Document => ({
+  $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', ms] }] }],
+})
+/** Where nobody said who asked for it: null. */
+const owner = { $ifNull: ['$$this.by', null] }
+
+/**
+ * The pauses in force, as an expression.
+ * @param written those that `paused` means where it isn't an object
+ * @param overMs also those that have been over for no longer than this
+ */
+export function pausesBeside(written: Document | readonly Document[], overMs = 0): Document {
+  const alone = { $cond: [{ $eq: [{ $type: '$paused' }, 'object'] }, ['$paused'], written] }
+  const all = arrayAt('$pauses')
+  return {
+    $filter: { input: { $cond: [{ $in: ['$paused', all] }, all, alone] }, cond: { $not: [isOverFor(overMs)] } },
+  }
+}
+
+/** Pauses but for those of one owner. */
+export const pausesOfOthers = (pauses: Document, by: string | null): Document => ({
+  $filter: { input: pauses, cond: { $ne: [owner, literal(by)] } },
+})
+
+/**
+ * Pauses with one more, in place of its owner's earlier one; with {@link MOST_PAUSES} of others they stay as they are.
+ * @param pause as an expression, but for its owner
+ * @param kept pauses that stay beside it while there is room: by default those in force
+ */
+export function withPause(pauses: Document, by: string | null, pause: Document, kept = pauses): Document {
+  const added = by === null ? pause : { $mergeObjects: [pause, { by: literal(by) }] }
+  const beside = (some: Document, otherwise: Document): Document => {
+    const others = pausesOfOthers(some, by)
+    return { $cond: [{ $lt: [{ $size: others }, MOST_PAUSES] }, { $concatArrays: [others, [added]] }, otherwise] }
+  }
+  return kept === pauses ? beside(pauses, pauses) : beside(kept, beside(pauses, pauses))
+}
+
+/** Pauses without the one that is meant, if it is among those in force. @param kept pauses that stay: by default those in force */
+export const withoutPause = (pauses: Document, whose: Resuming, kept = pauses): Document => ({
+  $let: {
+    vars: { meant: { $ifNull: [ownerExpression(pauses, whose), null] } },
+    in: { $filter: { input: kept, cond: { $ne: [owner, '$$meant'] } } },
+  },
+})
+
+/** The pause that lasts longest: one without an end for ever. */
+const longest: Document = {
+  $reduce: {
+    input: '$pauses',
+    initialValue: { $first: '$pauses' },
+    in: {
+      $cond: [
+        {
+          $and: [
+            isDate('$$value.until'),
+            { $or: [{ $not: [isDate('$$this.until')] }, { $gt: ['$$this.until', '$$value.until'] }] },
+          ],
+        },
+        '$$this',
+        '$$value',
+      ],
+    },
+  },
+}
+const isNone: Document = { $eq: [{ $size: '$pauses' }, 0] }
+
+/** The stages of an update that stores these pauses, and no others. */
+export const storePauses = (pauses: Document): Document[] => [
+  { $set: { pauses } },
+  { $set: { paused: { $cond: [isNone, '$$REMOVE', longest] } } },
+  { $set: { pauses: { $cond: [isNone, '$$REMOVE', '$pauses'] } } },
+]
