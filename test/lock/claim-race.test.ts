@@ -42,7 +42,7 @@ describe('claims that race', () => {
     const end = writer(collection)
     const wins = [0, 0]
     for (let round = 0; round < 200; round += 1) {
-      const results = await Promise.all([one.claims.claimOne(PHASE), two.claims.claimBatch(PHASE, 10)])
+      const results = await Promise.all([one.claims.claimBatch(PHASE, 1), two.claims.claimBatch(PHASE, 10)])
       const won = results.flatMap((result) => result.claimed)
       expect(won).toHaveLength(1)
       wins[results[0].claimed.length === 1 ? 0 : 1]! += 1
@@ -71,7 +71,7 @@ describe('claims that race', () => {
     const claims = () => new Claims({ collection, terms: () => TERMS, claimant, clock, serverClock })
     const [a, b] = [claims(), claims()]
     const tokens: string[] = []
-    for (const one of [a, b, a, b]) tokens.push((await one.claimOne(PHASE)).claimed[0]!.lease.token)
+    for (const one of [a, b, a, b]) tokens.push((await one.claimBatch(PHASE, 1)).claimed[0]!.lease.token)
     expect(new Set(tokens).size).toBe(4)
   })
 })
@@ -115,7 +115,7 @@ describe('woken and crashed documents', () => {
     const { claims } = await claimer(collection)
     const ids: unknown[] = []
     for (let round = 0; round < 30; round += 1) {
-      const { claimed } = await claims.claimOne(PHASE)
+      const { claimed } = await claims.claimBatch(PHASE, 1)
       ids.push(claimed[0]!.lease.id)
       await writer(collection).write([endOf(claimed[0]!.lease, unlock)])
     }

@@ -64,7 +64,7 @@ describe('a claim', () => {
       const collection = await lockedCollection(database.db)
       await put(collection, { _id: 'a', phase: PHASE, lockedAt })
       const { claims } = await claimer(collection, { random: () => 0.5 })
-      const result = limit === 1 ? await claims.claimOne(PHASE) : await claims.claimBatch(PHASE, limit)
+      const result = await claims.claimBatch(PHASE, limit)
       expect(result.claimed).toHaveLength(1)
       expect((await read(collection, 'a'))['lockedAt']).toBeInstanceOf(Date)
     })
@@ -84,7 +84,7 @@ describe('a claim', () => {
     await put(collection, { _id: 'a', phase: PHASE, ...fields })
     const before = await read(collection, 'a')
     const { claims } = await claimer(collection)
-    expect(await claims.claimOne(PHASE)).toMatchObject({ claimed: [], candidates: 0 })
+    expect(await claims.claimBatch(PHASE, 1)).toMatchObject({ claimed: [], candidates: 0 })
     expect(await claims.claimBatch(PHASE, 10)).toMatchObject({ claimed: [], candidates: 0 })
     expect(await read(collection, 'a')).toEqual(before)
   })
@@ -101,7 +101,7 @@ describe('a claim', () => {
       const collection = await lockedCollection(database.db)
       await put(collection, { _id: 'a', phase: PHASE, ...fields }, { _id: 'b', phase: PHASE, ...fields })
       const { claims } = await claimer(collection)
-      const result = limit === 1 ? await claims.claimOne(PHASE) : await claims.claimBatch(PHASE, limit)
+      const result = await claims.claimBatch(PHASE, limit)
       const { document, lease } = result.claimed[0]!
       expect(document).toMatchObject({ lockedBy: lease.token, fence: lease.fence })
       expect(document['progress']).toMatchObject({ claims: 1, attempts: 0, since: document['lockedAt'] })
@@ -128,7 +128,7 @@ describe('a claim', () => {
         await put(collection, theirs)
         if (limit > 1) await put(collection, { _id: 'b', phase: PHASE }, { _id: 'c', phase: PHASE })
         const { claims } = await claimer(collection)
-        const result = limit === 1 ? await claims.claimOne(PHASE) : await claims.claimBatch(PHASE, limit)
+        const result = await claims.claimBatch(PHASE, limit)
         expect(await read(collection, 'a')).toEqual({ ...theirs, lockedAt: PARKED_AT })
         expect(result).toMatchObject({ broken: ['a'], lost: 0 })
         expect(result.claimed).toHaveLength(limit - 1)
@@ -180,7 +180,7 @@ describe('a claim', () => {
     expect(order).toEqual(['a', 'b', 'c'])
   })
 
-  test("without knowledge of the server's time it claims all the same", async () => {
+  test("without knowledge of the server's time it claims nothing by a look of its own, and what is named all the same", async () => {
     const collection = await lockedCollection(database.db)
     await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
     const replica = await claimer(collection)
@@ -193,6 +193,7 @@ describe('a claim', () => {
       clock: replica.clock,
       serverClock: new ServerClock(replica.clock),
     })
-    expect((await blind.claimBatch(PHASE, 10)).claimed).toHaveLength(1)
+    expect(await blind.claimBatch(PHASE, 10)).toMatchObject({ claimed: [], candidates: 0 })
+    expect((await blind.claimNamed(PHASE, ['a'])).claimed).toHaveLength(1)
   })
 })

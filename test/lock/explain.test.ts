@@ -153,20 +153,6 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
       }
     })
 
-    test(`claimOne, ${index} index: 1 key on a sound index, the due ones at most on a multikey one`, async () => {
-      const command = {
-        findAndModify: collection().collectionName,
-        query: { phase: 'Working', lockedAt: { $not: { $gte: bound() } }, $expr: isDue(TERMS) },
-        update: claimUpdate(TERMS, 'x#1.1'),
-        sort: { lockedAt: 1, updatedAt: 1 },
-        hint: CLAIM_INDEX,
-        new: true,
-      }
-      const explained = await db.command({ explain: command, verbosity: 'executionStats' })
-      const { keys } = noted('claimOne', index, explained)
-      expect(keys).toBeLessThanOrEqual(index === 'sound' ? 1 : FRESH + WOKEN + 2)
-    })
-
     test(`look for due documents, ${index} index: <= 1 key`, async () => {
       const cursor = lookFor(collection())
       const keys = keysOf(await cursor.explain('executionStats')).reduce((sum, n) => sum + n, 0)

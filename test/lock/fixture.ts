@@ -73,9 +73,16 @@ export interface ReplicaOfTest {
 /** What a replica claims with, its knowledge of the server's clock up to date. */
 export async function claimer(
   collection: Collection,
-  options: { terms?: Terms; clock?: Clock; random?: () => number; name?: string; order?: ClaimOrder } = {},
+  options: {
+    terms?: Terms
+    clock?: Clock
+    random?: () => number
+    name?: string
+    order?: ClaimOrder
+    isOver?: () => boolean
+  } = {},
 ): Promise<ReplicaOfTest> {
-  const { terms = TERMS, clock = systemClock, random, name = 'r', order } = options
+  const { terms = TERMS, clock = systemClock, random, name = 'r', order, isOver } = options
   const serverClock = new ServerClock(clock)
   const sentAtMs = clock.monotonicMs()
   serverClock.saw(await serverNow(collection), sentAtMs)
@@ -88,6 +95,7 @@ export async function claimer(
     serverClock,
     random,
     order,
+    isOver,
   })
   return { identity, claims, serverClock, clock }
 }
@@ -95,7 +103,7 @@ export async function claimer(
 /** Claims one document by hand, as a test's starting point: the fixture's own replica unless another is given. */
 export async function claimed(collection: Collection, replica?: ReplicaOfTest, phase = PHASE): Promise<Claimed> {
   const { claims } = replica ?? (await claimer(collection))
-  const result = await claims.claimOne(phase)
+  const result = await claims.claimBatch(phase, 1)
   if (!result.claimed[0]) throw new Error('expected a document to be due, nothing was claimed')
   return result.claimed[0]
 }

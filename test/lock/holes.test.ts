@@ -175,7 +175,11 @@ describe('holes that the model found', () => {
       await put(collection, { _id: 'crashed', phase: PHASE, lockedAt: ago(31_000), lockedBy: 'dead#1.1' })
       const { claims } = await claimer(collection)
       for (let round = 0; round < 15; round += 1) {
-        const { claimed: won } = batch ? await claims.claimBatch(PHASE, 4) : await claims.claimOne(PHASE)
+        const due = { phase: PHASE, lockedAt: { $not: { $gte: ago(LOCK_TIMEOUT_MS) } } }
+        const oldest = () => collection.find(due).sort({ lockedAt: 1, updatedAt: 1 }).limit(1).toArray()
+        const { claimed: won } = batch
+          ? await claims.claimBatch(PHASE, 4)
+          : await claims.claimNamed(PHASE, [(await oldest())[0]!._id])
         if (won.some(({ lease }) => lease.id === 'crashed')) return true
         await writer(collection).write(won.map(({ lease }) => endOf(lease, unlock)))
       }
@@ -195,10 +199,11 @@ describe('holes that the model found', () => {
     const client = await clientAt(proxy.uri, { retryWrites: false })
     try {
       await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
-      const replica = await claimer(client.db(database.db.databaseName).collection(collection.collectionName))
+      const theirs = client.db(database.db.databaseName).collection(collection.collectionName)
+      const replica = await claimer(theirs, { isOver: () => true })
       const { lease } = await claimed(collection, replica)
       void proxy.cutAfter('findAndModify')
-      await expect(replica.claims.claimOne(PHASE)).rejects.toThrow()
+      await expect(replica.claims.claimBatch(PHASE, 1)).rejects.toThrow() // it isn't read back
       const lost = await collection.findOne({ _id: { $ne: lease.id as never } })
       expect(lost!['lockedBy']).toMatch(new RegExp(`^${replica.identity}#`))
       const ageAll = () => collection.updateMany({}, [{ $set: { lockedAt: ago(LOCK_TIMEOUT_MS + 1_000) } }])

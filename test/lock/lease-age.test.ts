@@ -26,7 +26,7 @@ describe('the local age of a lease counts from before its command was sent', () 
 
   test('a claim of one, whichever is first or by its name', async () => {
     const { replica } = await slow('findOneAndUpdate')
-    const first = await replica.claims.claimOne(PHASE)
+    const first = await replica.claims.claimBatch(PHASE, 1)
     expect(first.claimed.map(({ lease }) => lease.ageMs())).toEqual([2 * EACH_WAY_MS])
     const named = await replica.claims.claimNamed(PHASE, ['b'])
     expect(named.claimed.map(({ lease }) => lease.ageMs())).toEqual([2 * EACH_WAY_MS])

@@ -94,7 +94,7 @@ describe('changing the lockTimeout in force', () => {
     )
     const old = termsOf(30_000, { validUntil: new Date(Date.now() - 60_000) })
     const late = await claimer(collection, { terms: old })
-    expect((await late.claims.claimOne(PHASE)).claimed).toEqual([])
+    expect((await late.claims.claimBatch(PHASE, 1)).claimed).toEqual([])
     expect((await late.claims.claimBatch(PHASE, 10)).claimed).toEqual([])
     const rule = { when: 'Deleted', from: [PHASE], moveTo: 'Deleting' }
     await collection.updateMany({}, { $set: { state: 'Deleted' } })

@@ -94,15 +94,6 @@ describeWithMongos('in a sharded collection each document is written by itself',
     expect(await count({ lockedBy: { $exists: true } })).toBe(limit)
   })
 
-  test('a claim while the time of the server is not known', async () => {
-    await all()
-    const { claims } = await claimer(things)
-    const { claimed } = await claims.claimOne(PHASE)
-    expect(claimed).toHaveLength(1)
-    expect((await claims.claimOne('Other')).claimed).toEqual([])
-    expect(written.several).toBe(0)
-  })
-
   test('a claim of documents of which one refuses: it is told, and the others are claimed', async () => {
     await all()
     await refuse()

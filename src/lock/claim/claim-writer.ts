@@ -1,4 +1,4 @@
-import type { Collection, Document, Filter, FindOneAndUpdateOptions, FindOptions } from 'mongodb'
+import type { Collection, Document, FindOptions } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
 import {
   isDatabaseError,
@@ -158,7 +158,7 @@ export class ClaimWriter {
   /** Claims these documents. A command that is refused has written those before the culprit: they are read by the token like any others. */
   private async claimThese(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     if (ids.length === 1) {
-      await this.claimFirst(terms, { _id: ids[0] as never, ...dueIn(terms, phase) }, { hint: ID_INDEX }, ids, taken)
+      await this.claimSingle(terms, phase, ids, taken)
       return
     }
     const sending = this.begin(terms, ids, taken)
@@ -217,40 +217,25 @@ export class ClaimWriter {
     return sent?.refused ?? []
   }
 
-  /**
-   * Claims the first document that matches, in one `findOneAndUpdate`.
-   * @param ids the documents that it may claim, if known: after an unknown outcome these are read back for what it has won
-   */
-  async claimFirst(
-    terms: Terms,
-    filter: Filter<Document>,
-    how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
-    ids: readonly unknown[] = [],
-    taken = nothingTaken(),
-  ): Promise<Taken> {
+  /** Claims one document and reads it in one command. */
+  private async claimSingle(terms: Terms, phase: string, ids: readonly unknown[], taken: Taken): Promise<void> {
     const sending = this.begin(terms, ids, taken)
     const claim = sending.claims[0]!
     const { collection } = this.options
-    const options = {
-      ...how,
-      returnDocument: 'after' as const,
-      ...this.reading,
-      ...ownersReading(collection),
-      ...limitOf(terms),
-    }
+    const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
+    const options = { hint: ID_INDEX, returnDocument: 'after' as const, ...this.reading, ...ownersReading(collection) }
     try {
       const update = claimUpdate(terms, claim.token)
-      const document = await collection.findOneAndUpdate(filter, update, options)
+      const document = await collection.findOneAndUpdate(filter, update, { ...options, ...limitOf(terms) })
       if (document?.['lockedBy'] === claim.token)
         taken.claimed.push(this.leased(withOwnNumbers(collection, terms.progress, document), claim, sending))
       else if (document) taken.broken.push(document['_id'])
     } catch (error) {
       // A failure to read the answer doesn't mean that the claim failed.
       const isOfAnswer = !isDatabaseError(error)
-      if (ids.length === 0 || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
+      if (isDefiniteRefusal(error) && !isOfAnswer) throw error
       this.take(await (isOfAnswer ? this.wonOf(sending) : this.readBack(sending, error)), sending)
     }
-    return taken
   }
 
   private async takeBroken({ terms, ids, taken }: Sending): Promise<void> {

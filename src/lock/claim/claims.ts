@@ -147,12 +147,7 @@ export class Claims {
   ): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    if (!dueBound && values) return NOTHING // the next look brings the time
-    if (!dueBound) {
-      const result = await this.claimOne(phase)
-      won(result.claimed)
-      return result
-    }
+    if (!dueBound) return NOTHING // the next look brings the time
     const policies = this.policiesFor(terms, phase, callers)
     const extent = extentFor(policies, phase, Math.min(limit, this.pace.most(phase)))
     const full = values?.full() ?? []
@@ -261,37 +256,6 @@ export class Claims {
     return ids.filter((id) => !known.has(idKey(id)) && !this.refusing.isSuspect(id))
   }
 
-  /** Claims the oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing is due, or others have it all. */
-  async claimOne(phase: string): Promise<ClaimResult> {
-    const { collection, serverClock } = this.options
-    const terms = this.options.terms()
-    const bound = serverClock.dueBound(terms.lockTimeoutMs)
-    const filter: Filter<Document> = { ...dueIn(terms, phase), ...notAfter(bound) }
-    const skipped = this.refusing.ids()
-    if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
-    const sort = { lockedAt: 1, updatedAt: 1 } as const
-    const first = () =>
-      onClaimIndex(collection, (hint) =>
-        collection
-          .find(filter, { projection: { _id: 1 }, sort, hint, limit: 1 })
-          .map(idOf)
-          .toArray(),
-      )
-    if (isSharded(collection)) return this.claimThose(terms, phase, await first(), () => undefined)
-    try {
-      return await onClaimIndex(collection, async (hint) => {
-        const { claimed, broken } = await this.writer.claimFirst(terms, filter, { sort, hint })
-        return { ...NOTHING, claimed, broken, candidates: claimed.length + broken.length }
-      })
-    } catch (error) {
-      if (!isDefiniteRefusal(error) || !isDatabaseError(error)) throw error
-      // The error doesn't say which document it was: read the first one.
-      const refused = (await first()).map((id) => ({ id, error }))
-      for (const { id } of refused) this.refusing.add(id)
-      return { ...NOTHING, candidates: refused.length, refused }
-    }
-  }
-
   /**
    * Claims those of the named documents that are due and this replica's share, without a look for candidates: one round trip for
    * one document. The others are left to the replicas whose share they are, as if a look had seen them. Those that were claimed
@@ -311,15 +275,12 @@ export class Claims {
     )
     const againInMs = others.length > 0 ? this.workSplit.leave(phase, others.map(idKey)) : 0
     const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }
-    const result = await this.claimThose(unsuspected, phase, own, won)
-    return { ...result, left: others.length, againInMs, notFound: own.length - result.candidates }
-  }
-
-  private async claimThose(terms: Terms, phase: string, ids: readonly unknown[], won: Won): Promise<ClaimResult> {
-    const together = ids.length > 0 ? [{ ids, areNew: false }] : []
-    const { claimed, broken, refused } = await this.writer.claim(terms, phase, { together, apart: [] }, won)
+    const together = own.length > 0 ? [{ ids: own, areNew: false }] : []
+    const { claimed, broken, refused } = await this.writer.claim(unsuspected, phase, { together, apart: [] }, won)
     for (const { id } of refused) this.refusing.add(id)
-    return { ...NOTHING, claimed, broken, refused, candidates: claimed.length + broken.length + refused.length }
+    const candidates = claimed.length + broken.length + refused.length
+    const notFound = own.length - candidates
+    return { ...NOTHING, claimed, broken, refused, candidates, left: others.length, againInMs, notFound }
   }
 }
 
