@@ -100,8 +100,8 @@ export const operationWrites = {
   /** Unparks a document, if it is parked. */
   unpark(terms: Terms, id: unknown, operating: Operating): Write {
     const why = { reason: `unparked (${operating.operation})`, by: operating.by }
-    const [isOurs, update] = anotherGo(terms, why, marksOf(terms, operating))
-    return [unmarked(terms, id, operating, PARKED_IDLE, isOurs), update]
+    const [isParked, update] = anotherGo(terms, why, PARKED_IDLE, marksOf(terms, operating))
+    return [unmarked(terms, id, operating, isParked), update]
   },
 
   /** Sets the owner's state, even while the document is held. */
@@ -310,37 +310,31 @@ export async function whyUnmatched(
 }
 
 /**
- * The types that an `_id` may have, in the server's sort order, each with its number in BSON. A comparison in a filter only finds values of the
- * same type.
+ * The types that an `_id` may have, in the server's sort order, with their numbers in BSON. A comparison in a filter only finds values of the same
+ * type.
  */
-const ID_TYPES: readonly (readonly [names: readonly string[], numbers: readonly number[]])[] = [
-  [['minKey'], [0xff]],
-  [['null'], [0x0a]],
-  [
-    ['double', 'int', 'long', 'decimal'],
-    [0x01, 0x10, 0x12, 0x13],
-  ],
-  [
-    ['string', 'symbol'],
-    [0x02, 0x0e],
-  ],
-  [['object'], [0x03]],
-  [['binData'], [0x05]],
-  [['objectId'], [0x07]],
-  [['bool'], [0x08]],
-  [['date'], [0x09]],
-  [['timestamp'], [0x11]],
-  [['dbPointer'], [0x0c]],
-  [['javascript'], [0x0d]],
-  [['javascriptWithScope'], [0x0f]],
-  [['maxKey'], [0x7f]],
-]
+const ID_TYPES = Object.entries({
+  minKey: [0xff],
+  null: [0x0a],
+  'double int long decimal': [0x01, 0x10, 0x12, 0x13],
+  'string symbol': [0x02, 0x0e],
+  object: [0x03],
+  binData: [0x05],
+  objectId: [0x07],
+  bool: [0x08],
+  date: [0x09],
+  timestamp: [0x11],
+  dbPointer: [0x0c],
+  javascript: [0x0d],
+  javascriptWithScope: [0x0f],
+  maxKey: [0x7f],
+})
 
 /** The documents that come after one in the order of `_id`, of whatever types they are. */
 export function afterId(id: unknown): Filter<Document> {
   const number = BSON.serialize({ id })[4]!
   const at = ID_TYPES.findIndex(([, numbers]) => numbers.includes(number))
-  const later = ID_TYPES.slice(at + 1).flatMap(([names]) => names)
+  const later = ID_TYPES.slice(at + 1).flatMap(([names]) => names.split(' '))
   const isNoNumber = typeof id === 'number' && Number.isNaN(id) // the first of the numbers, to which nothing compares
   const ofItsType = isNoNumber ? { _id: { $type: 'number', $ne: id } } : { _id: { $gt: id } }
   return { $or: [ofItsType as Filter<Document>, { _id: { $type: later } } as unknown as Filter<Document>] }

@@ -27,6 +27,10 @@ export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 /** Due immediately, even if it is held: for an update by which an owner changes the work. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
+/** Makes a write to one document, named at the top of the filter: a router looks for it there. */
+const writeTo = (documents: Collection, id: unknown, [condition, update]: Write, options: OwnerWriteOptions = {}) =>
+  documents.updateOne({ _id: id as never, $and: [condition] }, update, options)
+
 /**
  * Sets the owner's state, even while the document is held: a state rule moves it once no replica holds it. The state of a queued insert is older.
  */
@@ -38,8 +42,7 @@ export async function setState(
   options: OwnerWriteOptions = {},
   where: Filter<Document> = {},
 ): Promise<'done' | 'unchanged' | 'notFound'> {
-  const filter = { _id: id as never, ...where }
-  const { matchedCount, modifiedCount } = await documents.updateOne(filter, stateSet(terms, state), options)
+  const { matchedCount, modifiedCount } = await writeTo(documents, id, [where, stateSet(terms, state)], options)
   if (matchedCount === 0) return 'notFound'
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
@@ -52,11 +55,8 @@ export async function wake(
   options: OwnerWriteOptions = {},
   where: Filter<Document> = {},
 ): Promise<boolean> {
-  const { matchedCount } = await documents.updateOne(
-    { _id: id as never, ...where, ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) },
-    woken(terms),
-    options,
-  )
+  const isFree = { ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) }
+  const { matchedCount } = await writeTo(documents, id, [{ $and: [where, isFree] }, woken(terms)], options)
   return matchedCount > 0
 }
 
@@ -95,14 +95,15 @@ export async function wakeSleepers(
 }
 
 /** Unparks a document, with its attempts and claims at 0. `by`: the person who did it, for the history. */
-export const unpark = (
+export async function unpark(
   documents: Collection,
   terms: Terms,
   id: unknown,
   by: string,
   options: OwnerWriteOptions = {},
-): Promise<boolean> => {
-  return giveAnotherGo(documents, terms, id, PARKED_IDLE, { reason: 'unparked', by }, options)
+): Promise<boolean> {
+  const write = anotherGo(terms, { reason: 'unparked', by }, PARKED_IDLE)
+  return (await writeTo(documents, id, write, options)).matchedCount > 0
 }
 
 /**
@@ -116,9 +117,8 @@ export async function unparkBugs(
   phases: readonly string[],
   why: { readonly reason: string; readonly by: string },
 ): Promise<number> {
-  const parked = { ...PARKED_IDLE, [`${terms.progress}.error.bugs`]: { $gte: 1 } }
-  const [isOurs, update] = anotherGo(terms, why)
-  const filter = { $and: [{ phase: { $in: [...phases] } }, isOurs, parked] }
+  const isBug = { phase: { $in: [...phases] }, [`${terms.progress}.error.bugs`]: { $gte: 1 } }
+  const [filter, update] = anotherGo(terms, why, { $and: [PARKED_IDLE, isBug] })
   const { modifiedCount } = await onClaimIndex(documents, (hint) => documents.updateMany(filter, update, { hint }))
   return modifiedCount
 }
@@ -135,30 +135,18 @@ export async function releaseFutureLease(
   if (!found || !hasToken(found)) return false
   // Conditional on the holder that was read: a lease that wasn't seen is never freed.
   const held = { lockedBy: { $eq: found['lockedBy'] }, $expr: isFromTheFuture }
-  return giveAnotherGo(documents, terms, id, held, { reason: `freed from ${String(found['lockedBy'])}`, by }, options)
-}
-
-async function giveAnotherGo(
-  documents: Collection,
-  terms: Terms,
-  id: unknown,
-  where: Filter<Document>,
-  why: { readonly reason: string; readonly by: string },
-  options: OwnerWriteOptions,
-): Promise<boolean> {
-  const [isOurs, update] = anotherGo(terms, why)
-  const filter = { _id: id as never, $and: [isOurs, where] }
-  const { matchedCount } = await documents.updateOne(filter, update, options)
-  return matchedCount > 0
+  const write = anotherGo(terms, { reason: `freed from ${String(found['lockedBy'])}`, by }, held)
+  return (await writeTo(documents, id, write, options)).matchedCount > 0
 }
 
 /** Parked by Phaselock, not under a lease. */
 export const PARKED_IDLE: Filter<Document> = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT } }
 
-/** An unpark. @param marks fields of `progress` that it leaves besides */
+/** An unpark of a document that matches. @param marks fields of `progress` that it leaves besides */
 export function anotherGo(
   terms: Terms,
   why: { readonly reason: string; readonly by: string },
+  where: Filter<Document>,
   marks?: Document,
 ): Write {
   const progress = `$${terms.progress}`
@@ -167,7 +155,7 @@ export function anotherGo(
   // A query by $type also matches the elements of an array.
   const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
   const update = [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }]
-  return [{ $expr: isOurs }, update]
+  return [{ $and: [where, { $expr: isOurs }] }, update]
 }
 
 /** The person who stops a document, and the error that says so. */
@@ -187,17 +175,11 @@ export async function parkIdle(
   ends: readonly string[],
   why: StoppedBy,
 ): Promise<boolean> {
-  const [isIdle, update] = idleParking(terms, ends, why)
-  const { matchedCount } = await documents.updateOne({ _id: id as never, ...isIdle }, update)
-  return matchedCount > 0
+  return (await writeTo(documents, id, idleParking(terms, ends, why))).matchedCount > 0
 }
 
 /** The condition and the update of {@link parkIdle}. */
-export function idleParking(
-  terms: Terms,
-  ends: readonly string[],
-  { by, error }: StoppedBy,
-): [Filter<Document>, Document[]] {
+export function idleParking(terms: Terms, ends: readonly string[], { by, error }: StoppedBy): Write {
   const history = historyWith(terms, { outcome: 'park', reason: error.message, by })
   const outbox = outboxAfterPark(terms, { by, reason: error.message })
   const stopped = { $mergeObjects: [`$${terms.progress}`, { claims: 0, error: literal(error), history }, outbox] }
