@@ -105,7 +105,11 @@ describe('duties', () => {
       const done: string[] = []
       const own = new Duties({
         ...{ db: database.db, identity: 'slow', clock, logger: recordingLogger(), serverNow: () => new Date() },
-        ...{ serverClock: { hold: () => undefined }, running: () => [], sweepEveryMs: 300_000 },
+        ...{
+          serverClock: { hold: () => undefined, validUntil: () => undefined },
+          running: () => [],
+          sweepEveryMs: 300_000,
+        },
       })
       const list = ['a', 'b', 'c'].map((name) => ({
         ...{ name, everyMs: 60_000 },

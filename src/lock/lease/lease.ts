@@ -117,16 +117,55 @@ export function isLeaseUnmoved(terms: LeaseMarking, document: Document): boolean
 }
 
 /**
+ * A lease as its holder judges it: of a document, of a limit's slots, of an outbox. It ages by the holder's monotonic clock, from before the command
+ * that took or last renewed it was sent, so it is never over by the server's clock while it isn't over here. It is to be renewed after a third of it;
+ * past two thirds it is in danger, and what runs under it has to stop.
+ */
+export class LeaseAge {
+  constructor(
+    private readonly clock: Pick<Clock, 'monotonicMs'>,
+    private sentAtMs = Number.NEGATIVE_INFINITY,
+    /** The time that it lasts without a renewal: the value in force when it was taken or last renewed. */
+    public lastsMs = Number.POSITIVE_INFINITY,
+  ) {}
+
+  /** Milliseconds since the command that took it, or the last successful renewal, was sent. */
+  ageMs(): number {
+    return this.clock.monotonicMs() - this.sentAtMs
+  }
+
+  /** The least number of milliseconds that it still lasts; 0 once it may have expired. */
+  leftMs(): number {
+    return Math.max(0, this.lastsMs - this.ageMs())
+  }
+
+  /** True if it is to be renewed. @param mostMs the time that others may take it to last by now @param soonMs or will be within this time */
+  isAging(mostMs = this.lastsMs, soonMs = 0): boolean {
+    return this.ageMs() + soonMs >= Math.min(mostMs, this.lastsMs) / 3
+  }
+
+  /** True if it wasn't renewed in time. */
+  isInDanger(mostMs = this.lastsMs): boolean {
+    return this.ageMs() > (Math.min(mostMs, this.lastsMs) * 2) / 3
+  }
+
+  /** A renewal sent at `sentAtMs` (monotonic) succeeded: it lasts `lastsMs` from then on. */
+  renewed(sentAtMs: number, lastsMs = this.lastsMs): void {
+    if (sentAtMs < this.sentAtMs) return
+    this.sentAtMs = sentAtMs
+    this.lastsMs = lastsMs
+  }
+}
+
+/**
  * A replica's lease on one document: the time-limited right to work on it.
  *
- * Invariant: while `leftMs() > 0`, no other replica holds the document by the server's clock (unless its owner replaced it). To
- * ensure that, the local age counts from before the claim or the last successful renewal was *sent*; `again` and checkpoints leave
- * `lockedAt` alone and so don't restart it.
+ * Invariant: while `leftMs() > 0`, no other replica holds the document by the server's clock (unless its owner replaced it). `again` and checkpoints
+ * leave `lockedAt` alone and so don't restart it.
  */
-export class Lease {
+export class Lease extends LeaseAge {
   /** The key of its document in a Map: made once, because a document is looked up several times in each step. */
   readonly key: string
-  private sentAtMs: number
   private ended = false
 
   constructor(
@@ -135,29 +174,16 @@ export class Lease {
     public token: string,
     public fence: number,
     claimSentAtMs: number,
-    /** The time that it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
-    public lastsMs: number,
-    private readonly clock: Clock,
+    lastsMs: number,
+    clock: Clock,
   ) {
+    super(clock, claimSentAtMs, lastsMs)
     this.key = idKey(id)
-    this.sentAtMs = claimSentAtMs
   }
 
-  /** Milliseconds since the claim or the last successful renewal was sent. */
-  ageMs(): number {
-    return this.clock.monotonicMs() - this.sentAtMs
-  }
-
-  /** The least number of milliseconds that this lease still lasts; 0 once it may have expired or was ended. */
-  leftMs(): number {
-    return this.ended ? 0 : Math.max(0, this.lastsMs - this.ageMs())
-  }
-
-  /** A renewal sent at `sentAtMs` (monotonic) succeeded: the lease lasts `lastsMs` from then on. */
-  renewed(sentAtMs: number, lastsMs = this.lastsMs): void {
-    if (sentAtMs < this.sentAtMs) return
-    this.sentAtMs = sentAtMs
-    this.lastsMs = lastsMs
+  /** 0 also once it was ended. */
+  override leftMs(): number {
+    return this.ended ? 0 : super.leftMs()
   }
 
   /** Passes the lease to its next step: a new token, and the fence that the write has set. */

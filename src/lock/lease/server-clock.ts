@@ -112,6 +112,8 @@ export class ClockSteps {
 }
 
 const FRESH_FOR_MS = 60_000
+/** The time after a reading of the server's clock, or of what is in force, for which commands may be judged by it. */
+export const KNOWN_FOR_MS = 5_000
 
 /** A hold on deadlines: one passes when it would have without the step, or when the step is confirmed (server time), whichever comes first. */
 export interface DeadlineHold {
@@ -155,6 +157,16 @@ export class ServerClock {
     const hold = this.steps?.hold()
     const now = this.now()
     return hold && now && { ms: hold.ms, until: new Date(now.getTime() + hold.leftMs) }
+  }
+
+  /**
+   * The rule for a command that ends leases of others, of documents, slots or outboxes: by the server's time, it ends none after this. A step of the
+   * clock that no look has seen yet, or a delay on its way, may otherwise make live leases look over. Undefined before the first look.
+   * @param mostMs for a shorter time than {@link KNOWN_FOR_MS}
+   */
+  validUntil(mostMs = KNOWN_FOR_MS): Date | undefined {
+    const now = this.now()
+    return now && new Date(now.getTime() + Math.min(KNOWN_FOR_MS, mostMs))
   }
 
   /** An estimate of the server's time, never behind it; undefined before the first look. */

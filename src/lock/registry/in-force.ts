@@ -3,12 +3,10 @@ import { protocolCollection } from '../../database/index.js'
 import { COMMITTED, readOwnFields } from '../documents/read.js'
 import { canBeId } from '../documents/storable.js'
 import { idKey, idText, isValid, typeName } from '../documents/values.js'
+import { KNOWN_FOR_MS } from '../lease/server-clock.js'
 import { LIFECYCLES_COLLECTION } from '../terms/terms.js'
 
 /* What is in force for a lifecycle, as its entry in `phaselock.lifecycles` says: its lockTimeout, its pauses, and the steps that are to stop. */
-
-/** The time after reading a lockTimeout that a replica judges by it; after that the server refuses its claims. */
-export const KNOWN_FOR_MS = 5_000
 
 /** The most time that the command that announces a change takes. */
 export const ANNOUNCED_WITHIN_MS = 3_000

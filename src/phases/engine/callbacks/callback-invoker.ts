@@ -1,5 +1,12 @@
 import type { Document } from 'mongodb'
-import { errorPauseMs, isRemovedPhase, type LetGo, type OutboxEntry, outboxIn } from '../../../lock/index.js'
+import {
+  errorPauseMs,
+  isRemovedPhase,
+  type LeaseAge,
+  type LetGo,
+  type OutboxEntry,
+  outboxIn,
+} from '../../../lock/index.js'
 import { numbered } from '../../../options/index.js'
 import { systemClock } from '../../../time/index.js'
 import { CallbackTimeout } from '../../errors/errors.js'
@@ -24,8 +31,8 @@ export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.
 export interface DeliveryCall {
   readonly id: unknown
   readonly document: Document
-  /** The monotonic time until which its outbox is held. */
-  leaseUntilMs: number
+  /** Of its outbox. */
+  readonly lease: LeaseAge
   readonly lane: LaneName
   /** Called when its call goes on without a place. */
   onAside(): void
@@ -71,8 +78,7 @@ export class CallbackInvoker {
     const leave = await this.lanes[one.lane].enter(() => one.onAside())
     if (!leave) return 'uncalled'
     try {
-      const { model, clock } = this.env
-      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs! + MORE_MS
+      const isSafe = one.lease.leftMs() >= this.env.model.settings.callbackTimeoutMs! + MORE_MS
       return isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
     } finally {
       leave()

@@ -8,6 +8,7 @@ import {
   type EndKind,
   idKey,
   isLastEntry,
+  LeaseAge,
   type Outbox,
   type Outboxes,
   type OutboxTime,
@@ -27,8 +28,6 @@ import { nextTurn, OutboxWriter, within } from './outbox-writer.js'
 
 /** The most documents with a recorded end that are kept in memory: looks find any others. */
 const MOST_KEPT = 10_000
-/** The time that a reading of the server's clock is valid here: the same as for the result of a look. */
-const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
 /** The most outboxes held where calls are quick, more than are called at the same time: an eighth of the commands that 32 at a time take. */
 const MOST_HELD = 250
@@ -114,11 +113,10 @@ export class Deliverer {
   private time(): OutboxTime {
     const { serverClock, serverNow } = this.options.env
     const now = serverNow()
-    const seen = serverClock.now()
     return {
       now,
       heldMs: serverClock.hold()?.ms,
-      validUntil: seen && new Date(seen.getTime() + VALID_MS),
+      validUntil: serverClock.validUntil(),
     }
   }
 
@@ -272,7 +270,6 @@ export class Deliverer {
     const startedMs = env.clock.monotonicMs()
     const isMost = ids.length >= this.room('first')
     const token = `${identity}!${++this.batches}`
-    const leaseUntilMs = startedMs + this.leaseMs
     const how = {
       token,
       leaseMs: this.leaseMs,
@@ -292,7 +289,8 @@ export class Deliverer {
       const id: unknown = document['_id']
       const outbox = outboxIn(document[this.of.progress])
       const one: OpenDelivery = {
-        ...{ id, token, document, outbox, leaseUntilMs, isSuspect: areSuspects, isAside: false },
+        ...{ id, token, document, outbox, isSuspect: areSuspects, isAside: false },
+        lease: new LeaseAge(env.clock, startedMs, this.leaseMs),
         lane: outbox.tries > 1 ? 'again' : 'first',
         onAside: () => {
           one.isAside = true
@@ -349,14 +347,14 @@ export class Deliverer {
       one.isAside = false
       const why = await this.invoker.call(one, entry, i === 0 ? tries : 1)
       if (why) return this.writer.letGo(one, why)
-      const leaseUntilMs = clock.monotonicMs() + this.leaseMs
+      const sentAtMs = clock.monotonicMs()
       const { id, token } = one
       const removed = isLast ? removedPhase(model.name) : undefined
       if (
         !(await this.writer.acknowledge({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed }))
       )
         return
-      one.leaseUntilMs = leaseUntilMs
+      one.lease.renewed(sentAtMs)
     }
   }
 

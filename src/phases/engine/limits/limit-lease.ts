@@ -1,5 +1,12 @@
 import type { Db } from 'mongodb'
-import { LEAST_PAUSE_MS, type Limit, pausedLimitText, type ServerClock, type SlotGrant } from '../../../lock/index.js'
+import {
+  LEAST_PAUSE_MS,
+  LeaseAge,
+  type Limit,
+  pausedLimitText,
+  type ServerClock,
+  type SlotGrant,
+} from '../../../lock/index.js'
 import { numbered, typed } from '../../../options/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed } from '../../model/model.js'
@@ -73,10 +80,8 @@ export class LimitLease {
   private starts = 0
   private limit: Limit | undefined
   private asking = 0
-  /** The monotonic time just before the last request that was granted. */
-  private askedAtMs = Number.NEGATIVE_INFINITY
-  /** The length of the lease that it asked for: lockTimeouts may have become longer since. */
-  private lastsMs = Number.POSITIVE_INFINITY
+  /** Renewed by each request that is granted. It lasts for as long as was asked for: lockTimeouts may have become longer since. */
+  private readonly lease: LeaseAge
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
   private reported: string | undefined
@@ -102,6 +107,7 @@ export class LimitLease {
     private readonly requests: LimitRequests,
   ) {
     this.name = need.limit
+    this.lease = new LeaseAge(options.clock)
   }
 
   private get declared(): number | undefined {
@@ -140,7 +146,7 @@ export class LimitLease {
 
   /** True if there are no slots to be had before a person changes something, or time passes: waiting for other replicas is of no use. */
   isHopeless({ slots: each }: LimitNeed): boolean {
-    const isKnown = this.limit !== undefined || this.askedAtMs > Number.NEGATIVE_INFINITY
+    const isKnown = this.limit !== undefined || Number.isFinite(this.lease.ageMs())
     return this.isRated || (isKnown && this.problem(each) !== undefined)
   }
 
@@ -156,7 +162,7 @@ export class LimitLease {
   }
 
   get isInDanger(): boolean {
-    return this.used > 0 && (this.isOvertaken || this.ageMs > (this.leaseMs * 2) / 3)
+    return this.used > 0 && (this.isOvertaken || this.lease.isInDanger(this.options.leaseMs()))
   }
 
   held(): SlotsHeld {
@@ -174,7 +180,7 @@ export class LimitLease {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
       const reuses = this.usable > 0 && each >= this.reuseFor && this.wantedAtMs < this.reuseUntilMs
-      const isEnough = reuses || (this.available(each) >= most && this.ageMs < ASKS_WITHIN_MS)
+      const isEnough = reuses || (this.available(each) >= most && this.lease.ageMs() < ASKS_WITHIN_MS)
       if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
       this.used += count * each
@@ -203,7 +209,7 @@ export class LimitLease {
   async keep(): Promise<void> {
     const isUnused = this.leased > this.used || this.starts > 0
     const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
-    const isAging = this.used > 0 && this.ageMs >= this.leaseMs / 3
+    const isAging = this.used > 0 && this.lease.isAging(this.options.leaseMs())
     if (isAging || (isUnused && sinceMs >= (this.isKey ? UNUSED_KEY_MS : UNUSED_MS)))
       await this.settle().catch(() => undefined)
   }
@@ -215,17 +221,9 @@ export class LimitLease {
     })
   }
 
-  private get leaseMs(): number {
-    return Math.min(this.lastsMs, this.options.leaseMs())
-  }
-
-  private get ageMs(): number {
-    return this.options.clock.monotonicMs() - this.askedAtMs
-  }
-
   /** The number of documents that there are free slots and starts for; 0 with a lease that may be over. */
   private available(each: number): number {
-    if (this.ageMs > (this.leaseMs * 2) / 3) return 0
+    if (this.lease.isInDanger(this.options.leaseMs())) return 0
     const free = Math.max(0, Math.floor((this.usable - this.used) / each))
     return this.isRated ? Math.min(free, this.starts) : free
   }
@@ -252,7 +250,7 @@ export class LimitLease {
       throw error
     }
     const excess = excessOf(grant)
-    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.ageMs > this.lastsMs)
+    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.lease.ageMs() > this.lease.lastsMs)
     this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
@@ -264,8 +262,7 @@ export class LimitLease {
     this.usable = grant ? this.used + grant.slots - inUse : 0
     this.leased = grant?.slots ?? 0
     this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
-    this.askedAtMs = sentAtMs
-    this.lastsMs = leaseMs
+    this.lease.renewed(sentAtMs, leaseMs)
   }
 
   /** Logs, once, a reason for documents to wait that only a person can change; and its end. */

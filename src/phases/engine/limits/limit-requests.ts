@@ -11,9 +11,6 @@ import {
 /** A request before it is sent: only then does it get its turn, and the time until which it is valid. */
 type Request = Omit<SlotRequest, 'turn' | 'validUntil'>
 
-/** The time that a request is valid: like the result of a look, and less than a lease has left that is renewed in time. */
-const validForMs = (leaseMs: number): number => Math.min(5_000, leaseMs / 2)
-
 interface Pending {
   readonly name: string
   readonly request: Request
@@ -29,7 +26,7 @@ export class LimitRequests {
   constructor(
     private readonly db: Db,
     private readonly identity: string,
-    private readonly serverClock: Pick<ServerClock, 'now' | 'hold'>,
+    private readonly serverClock: Pick<ServerClock, 'validUntil' | 'hold'>,
   ) {}
 
   /** Asks a limit for slots, or gives some back. Undefined: there is no such limit, or no longer. */
@@ -45,9 +42,8 @@ export class LimitRequests {
   private sentNow(requests: readonly Request[]): (request: Request) => SlotRequest {
     const turn = this.nextTurn()
     const leaseMs = Math.min(...requests.map((one) => one.leaseMs))
-    const now = this.serverClock.now()
-    // While a forward step of the clock isn't confirmed, it ends no lease.
-    const validUntil = this.serverClock.hold() ? new Date(0) : now && new Date(now.getTime() + validForMs(leaseMs))
+    // While a forward step of the clock isn't confirmed, it ends no lease. Half of a lease: less than one has left that is renewed in time.
+    const validUntil = this.serverClock.hold() ? new Date(0) : this.serverClock.validUntil(leaseMs / 2)
     return (request) => ({ ...request, turn, validUntil })
   }
 

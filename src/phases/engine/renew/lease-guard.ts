@@ -59,14 +59,13 @@ export class LeaseGuard {
   private check(held: Held): void {
     const { run } = held
     if (!run) return
-    // For a lease taken before lockTimeout was shortened, this is the longer one, until it is renewed.
-    const { lastsMs } = held.lease
+    // A lease taken before lockTimeout was shortened lasts for the longer time, until it is renewed.
     const isTimedOut = run.ranMs() >= this.env.model.settings.stepTimeoutMs
-    const isInDanger = held.lease.ageMs() > (lastsMs * 2) / 3 || this.env.limitLeases.areInDanger(held)
+    const isInDanger = held.lease.isInDanger() || this.env.limitLeases.areInDanger(held)
     if (isInDanger) run.abort('lease in danger')
     if (!isTimedOut && !this.isPastDeadline(held)) return
     run.abort(isTimedOut ? 'step timeout' : 'deadline')
-    run.ranOver(lastsMs)
+    run.ranOver(held.lease.lastsMs)
   }
 
   private isPastDeadline(held: Held): boolean {
@@ -76,8 +75,8 @@ export class LeaseGuard {
   }
 
   private async renewAging(held: readonly Held[]): Promise<void> {
-    const thirdMs = this.env.terms().leaseMs / 3 - this.intervalMs()
-    const aging = held.filter((one) => one.lease.ageMs() >= thirdMs && this.held.has(one))
+    const { leaseMs } = this.env.terms()
+    const aging = held.filter((one) => one.lease.isAging(leaseMs, this.intervalMs()) && this.held.has(one))
     if (this.renewing || aging.length === 0) return
     this.renewing = true
     try {

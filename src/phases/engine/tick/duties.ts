@@ -25,8 +25,6 @@ export const UNHANDLED = 'lifecycles without replicas'
 const DUTY_KEPT_MS = 3_600_000
 const LEFT_BEHIND_EVERY_MS = 600_000
 const OLD_EVENTS_EVERY_MS = 600_000
-/** The time that a look's result is valid. */
-const VALID_MS = 5_000
 /** The time until the first duties: a replica has then had time to claim the documents that it found. */
 const FIRST_AFTER_MS = 30_000
 /** The time without a replica's stamp after which a lifecycle has no replica. */
@@ -61,7 +59,7 @@ export interface DutiesOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly serverNow: () => Date
-  readonly serverClock: Pick<ServerClock, 'hold'>
+  readonly serverClock: Pick<ServerClock, 'hold' | 'validUntil'>
   readonly running: () => readonly RunningLifecycle[]
   /** The interval of sweeps; 0: it does none. */
   readonly sweepEveryMs: number
@@ -193,11 +191,12 @@ export class Duties {
    * yet, removes no limit, because its slots may be in use.
    */
   private async forgetLeftBehind(): Promise<{ removed: number }> {
-    const { db, running, serverClock, serverNow } = this.options
+    const { db, running, serverClock } = this.options
     await forgetDuties(db, DUTY_KEPT_MS)
     const hasKeys = running().some(({ model }) => model.settings.limitBy !== undefined)
-    if (!hasKeys || serverClock.hold()) return { removed: 0 }
-    return { removed: await forgetOldKeys(db, new Date(serverNow().getTime() + VALID_MS)) }
+    const validUntil = serverClock.validUntil()
+    if (!hasKeys || serverClock.hold() || !validUntil) return { removed: 0 }
+    return { removed: await forgetOldKeys(db, validUntil) }
   }
 
   /** Removes events of lifecycles with more than they keep; the server removes expired ones. */
