@@ -22,14 +22,14 @@ const recordedOf = ({ appliesPendingInsert }: EndGroup): Verdict =>
   appliesPendingInsert ? RECORDED_WITH_INSERT : RECORDED
 
 /** The result of a command. */
-export type Sent =
+type Sent =
   | { readonly kind: 'allMatched' }
   | { readonly kind: 'fewer'; readonly missing: number }
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unknown'; readonly error: unknown }
 
 /** The verdicts on the ends of one write. Each is reported as soon as it is known. */
-export class Verdicts {
+class Verdicts {
   private readonly byEnd = new Map<StepEnd, Verdict>()
   private readonly complete = Promise.withResolvers<Map<StepEnd, Verdict>>()
   /** Resolves when there is one for each end; rejects when no caller waits for them any more. */
@@ -84,19 +84,30 @@ export interface EndWriterOptions {
   signal?: AbortSignal | undefined
 }
 
+/** Called while a write goes on. */
+export interface EndProgress {
+  /** The first command didn't record all: the rest may take long, and other writes needn't wait for it. */
+  readonly inDoubt?: (() => void) | undefined
+  /** An end that was in doubt has its verdict. */
+  readonly decided?: ((end: StepEnd, verdict: Verdict) => void) | undefined
+}
+
 /**
- * Ends that the first command didn't record: they are read back, and those not written are sent again, one batch after the other, until each end
- * has a verdict.
+ * Records how steps ended, like ends together.
  *
- * - A batch that was refused, or failed twice, is halved, so that a culprit is soon alone and its neighbors are recorded.
+ * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error whose outcome is unknown the
+ * documents are read back before anything is sent again; a verdict is never guessed. The caller ensures that a document has one write at a time.
+ *
+ * Ends that the first command didn't record are read back, and those not written are sent again, one batch after the other, until each has a verdict.
+ *
+ * - A batch that was refused, or failed twice, is halved, so that a culprit is soon alone and its neighbors are recorded. Halves keep their group's
+ *   next token, so that a first write that arrives late is still recognized.
  * - While nothing can be read back, the database is away: that isn't counted as a try, and goes on until it is back or the replica stops.
  * - A single write that keeps failing through no fault of its document is given up if its lease was renewed in the meantime: the server takes
  *   writes, even of this very document, but not this one. Without a renewal either no replica can write the document, or another replica claims
  *   it, and the next read shows that.
- *
- * Halves keep their group's next token, so that a first write that arrives late is still recognized.
  */
-export class EndRetries {
+export class EndWriter {
   private open: Batch[] = []
   private isRunning = false
   private lastError: unknown
@@ -104,18 +115,50 @@ export class EndRetries {
   private readonly doubted = new WeakSet<Lease>()
   private nudge: () => void = () => undefined
 
-  constructor(
-    private readonly options: EndWriterOptions,
-    private readonly send: (groups: readonly EndGroup[]) => Promise<Sent>,
-  ) {}
+  constructor(private readonly options: EndWriterOptions) {}
 
-  add(groups: readonly EndGroup[], sent: Batch['sent'], verdicts: Verdicts): void {
-    this.again({ groups, verdicts, inDoubt: false, tries: 0, sinceMs: this.now() }, sent)
-    this.nudge()
-    if (!this.isRunning) void this.run()
+  /** Records ends and returns a verdict for each; their leases are passed to their next step, or ended, accordingly. */
+  async write(ends: readonly StepEnd[], progress: EndProgress = {}): Promise<Map<StepEnd, Verdict>> {
+    if (ends.length === 0) return new Map()
+    const groups = groupEnds(ends, mostPerUpdate(this.options.collection))
+    const verdicts = new Verdicts(ends.length)
+    const sent = await this.send(groups)
+    if (sent.kind === 'allMatched') {
+      for (const group of groups) verdicts.recorded(group)
+    } else {
+      progress.inDoubt?.()
+      verdicts.tell = progress.decided
+      this.again({ groups, verdicts, inDoubt: false, tries: 0, sinceMs: this.now() }, sent)
+      this.nudge()
+      if (!this.isRunning) void this.retry()
+    }
+    return verdicts.all
   }
 
-  private async run(): Promise<void> {
+  private async send(groups: readonly EndGroup[]): Promise<Sent> {
+    // If the terms can't be read, the server judges them anyway.
+    if (groups.some(putsToSleep)) await this.options.keepTermsFresh?.().catch(() => undefined)
+    const total = sizeOf(groups)
+    try {
+      const matched = await this.update(groups)
+      return matched === total ? { kind: 'allMatched' } : { kind: 'fewer', missing: total - matched }
+    } catch (error) {
+      return isDefiniteRefusal(error) ? { kind: 'refused', error } : { kind: 'unknown', error }
+    }
+  }
+
+  private async update(groups: readonly EndGroup[]): Promise<number> {
+    const terms = this.options.terms()
+    const updates = groups.map((group): NamedUpdate => {
+      const ids = group.members.map((member) => member.lease.id)
+      const filter = { _id: { $in: ids as never[] }, ...endFilter(terms, group) }
+      return { ids, filter, update: endUpdate(terms, group) }
+    })
+    return (await updateNamed(this.options.collection, updates)).matchedCount
+  }
+
+  /** Goes on until nothing is open. */
+  private async retry(): Promise<void> {
     this.isRunning = true
     let silent = 0
     while (this.open.length > 0 && !this.isOver) {
@@ -275,64 +318,3 @@ const halved = <T>(all: readonly T[]): T[][] => {
 }
 
 const sizeOf = (groups: readonly EndGroup[]): number => groups.reduce((sum, { members }) => sum + members.length, 0)
-
-/** Called while a write goes on. */
-export interface EndProgress {
-  /** The first command didn't record all: the rest may take long, and other writes needn't wait for it. */
-  readonly inDoubt?: (() => void) | undefined
-  /** An end that was in doubt has its verdict. */
-  readonly decided?: ((end: StepEnd, verdict: Verdict) => void) | undefined
-}
-
-/**
- * Records how steps ended, like ends together.
- *
- * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error whose
- * outcome is unknown the documents are read back before anything is sent again; a verdict is never guessed. The caller ensures that
- * a document has one write at a time.
- */
-export class EndWriter {
-  private readonly retries: EndRetries
-
-  constructor(private readonly options: EndWriterOptions) {
-    this.retries = new EndRetries(options, (groups) => this.send(groups))
-  }
-
-  /** Records ends and returns a verdict for each; their leases are passed to their next step, or ended, accordingly. */
-  async write(ends: readonly StepEnd[], progress: EndProgress = {}): Promise<Map<StepEnd, Verdict>> {
-    if (ends.length === 0) return new Map()
-    const groups = groupEnds(ends, mostPerUpdate(this.options.collection))
-    const verdicts = new Verdicts(ends.length)
-    const sent = await this.send(groups)
-    if (sent.kind === 'allMatched') {
-      for (const group of groups) verdicts.recorded(group)
-    } else {
-      progress.inDoubt?.()
-      verdicts.tell = progress.decided
-      this.retries.add(groups, sent, verdicts)
-    }
-    return verdicts.all
-  }
-
-  private async send(groups: readonly EndGroup[]): Promise<Sent> {
-    // If the terms can't be read, the server judges them anyway.
-    if (groups.some(putsToSleep)) await this.options.keepTermsFresh?.().catch(() => undefined)
-    const total = groups.reduce((sum, group) => sum + group.members.length, 0)
-    try {
-      const matched = await this.update(groups)
-      return matched === total ? { kind: 'allMatched' } : { kind: 'fewer', missing: total - matched }
-    } catch (error) {
-      return isDefiniteRefusal(error) ? { kind: 'refused', error } : { kind: 'unknown', error }
-    }
-  }
-
-  private async update(groups: readonly EndGroup[]): Promise<number> {
-    const terms = this.options.terms()
-    const updates = groups.map((group): NamedUpdate => {
-      const ids = group.members.map((member) => member.lease.id)
-      const filter = { _id: { $in: ids as never[] }, ...endFilter(terms, group) }
-      return { ids, filter, update: endUpdate(terms, group) }
-    })
-    return (await updateNamed(this.options.collection, updates)).matchedCount
-  }
-}

@@ -8,6 +8,7 @@ import {
 } from '../record/pending-insert.js'
 import { historyWith } from '../record/step-end.js'
 import {
+  arrayAt,
   hasOurShape,
   inProgress,
   literal,
@@ -52,10 +53,7 @@ const marksIn = ({ progress }: Terms): string => `${progress}.operations`
 const stateByIn = ({ progress }: Terms): string => `${progress}.stateBy`
 
 /** The operations that have acted on a document, as an expression. */
-function knownMarks(terms: Terms): Document {
-  const marks = `$${marksIn(terms)}`
-  return { $cond: [{ $isArray: marks }, marks, []] }
-}
+const knownMarks = (terms: Terms): Document => arrayAt(`$${marksIn(terms)}`)
 
 /** The fields of `progress` that an operation leaves. */
 const marksOf = (terms: Terms, { operation }: Operating): { readonly operations: Document } => ({

@@ -1,5 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { arrayAt, literal } from '../terms/terms.js'
+import { arrayAt, isDate, literal } from '../terms/terms.js'
 
 /** The interval at which a replica that ticks on its own says so in `replicas` of `phaselock.lifecycles`. */
 export const PRESENT_EVERY_MS = 50_000
@@ -116,10 +116,9 @@ const MOST_MS = 5_000
 /** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is restored. */
 export async function beat(replicas: Replicas, name: string, report: ReplicaReport, upMs: number): Promise<void> {
   const own = Object.entries(report).filter(([, value]) => value !== undefined)
-  const isKnown = { $eq: [{ $type: '$startedAt' }, 'date'] }
   const fields = {
     ...Object.fromEntries(own.map(([field, value]) => [field, literal(value)])),
-    startedAt: { $cond: [isKnown, '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
+    startedAt: { $cond: [isDate('$startedAt'), '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
     seenAt: '$$NOW',
   }
   await replicas.updateOne({ _id: name }, [{ $set: fields }], { upsert: true, maxTimeMS: MOST_MS })
@@ -130,13 +129,13 @@ export async function endBeats(replicas: Replicas, name: string): Promise<void> 
   await replicas.deleteOne({ _id: name }, { maxTimeMS: MOST_MS })
 }
 
+/** The age of a replica's last beat. One of the future, from before a step back of the clock, also counts as old. */
+const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
+const liveForMs = { $multiply: [{ $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }, MISSED_BEATS] }
+
 /** Removes the documents of replicas that are dead for long, or beyond the newest of many, so that endless restarts leave a bounded number. */
 export async function forgetDead(replicas: Replicas): Promise<void> {
-  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
-  // Those of the future, from before a step back of the clock, also count as dead.
-  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
-  const surelyMs = { $max: [SURELY_DEAD_AFTER_MS, { $multiply: [everyMs, MISSED_BEATS] }] }
-  const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, surelyMs] }] }
+  const isDead = { $and: [isDate('$seenAt'), { $gt: [ageMs, { $max: [SURELY_DEAD_AFTER_MS, liveForMs] }] }] }
   const dead = await replicas
     .aggregate(
       [{ $match: { $expr: isDead } }, { $sort: { seenAt: -1 } }, { $project: { isOld: { $gt: [ageMs, KEPT_MS] } } }],
@@ -157,11 +156,7 @@ export async function namesNobodyKnows(
   lifecycle: string,
   names: readonly string[],
 ): Promise<readonly string[]> {
-  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
-  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
-  const isLive = {
-    $cond: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $lte: [ageMs, { $multiply: [everyMs, MISSED_BEATS] }] }, false],
-  }
+  const isLive = { $cond: [isDate('$seenAt'), { $lte: [ageMs, liveForMs] }, false] }
   const live = await db
     .collection(REPLICAS_COLLECTION)
     .aggregate([{ $match: { 'lifecycles.name': lifecycle, $expr: isLive } }, { $project: { lifecycles: 1 } }], {
