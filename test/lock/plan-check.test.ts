@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
 import { lifecycleOf, Replica } from '../../src/index.js'
+import { boundedScanProblems } from '../../src/lock/documents/plan-scans.js'
 import {
   BadQueryPlan,
   CLAIM_INDEX,
@@ -12,7 +13,6 @@ import {
   STATE_INDEX,
   unusableLockIndexes,
 } from '../../src/lock/index.js'
-import { boundedScanProblems } from '../../src/lock/indexes/indexes.js'
 import { problemsOf } from '../../src/lock/setup/plan-check.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'

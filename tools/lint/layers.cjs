@@ -53,7 +53,7 @@ const ROOMS = {
     ['candidates', 'outbox', 'limits'],
     ['repair', 'record', 'registry'],
     ['lease', 'select'],
-    ['documents', 'indexes'],
+    ['documents'],
     ['terms'],
   ],
 }

@@ -1,7 +1,6 @@
 import type { Collection, Document, FindCursor } from 'mongodb'
-import { type OwnReading, readOwnFields } from '../documents/read.js'
+import { type ClaimIndex, type OrderIndex, type OwnReading, onClaimIndex, readOwnFields } from '../documents/read.js'
 import { CHECKED_FIELDS } from '../documents/values.js'
-import { type ClaimIndex, type OrderIndex, onClaimIndex } from '../indexes/indexes.js'
 import type { CandidateGroup, CandidateList, Extent } from '../select/selection.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import { dueRanges, dueWithin } from './due-ranges.js'

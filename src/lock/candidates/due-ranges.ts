@@ -1,6 +1,5 @@
 import { type Collection, type Document, type Filter, type FindCursor, type FindOptions, MinKey } from 'mongodb'
-import { AS_IT_STANDS } from '../documents/read.js'
-import type { ClaimIndex, OrderIndex } from '../indexes/indexes.js'
+import { AS_IT_STANDS, type ClaimIndex, type OrderIndex } from '../documents/read.js'
 import { dueIn } from '../lease/lease-state.js'
 import { TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 

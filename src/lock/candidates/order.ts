@@ -1,7 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { AS_IT_STANDS, readOwnFields } from '../documents/read.js'
+import { AS_IT_STANDS, onIndex, orderIndex, readOwnFields } from '../documents/read.js'
 import { idKey, isNumber, isValid, type OddField, typeName } from '../documents/values.js'
-import { onIndex, orderIndex } from '../indexes/indexes.js'
 import { dueIn, notAfter } from '../lease/lease-state.js'
 import type { CandidateGroup, CandidateList } from '../select/selection.js'
 import type { Terms } from '../terms/terms.js'

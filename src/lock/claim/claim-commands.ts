@@ -1,7 +1,7 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../../time/index.js'
+import { onClaimIndex } from '../documents/read.js'
 import { idBytes, idKey, isReadAs, mayBeReordered } from '../documents/values.js'
-import { onClaimIndex } from '../indexes/indexes.js'
 import { claimFence, firstFence, leaseMark } from '../lease/lease.js'
 import { isDue } from '../lease/lease-state.js'
 import {

@@ -1,6 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
+import { onClaimIndex } from '../documents/read.js'
 import { updateAround } from '../documents/write.js'
-import { onClaimIndex } from '../indexes/indexes.js'
 import { inProgress, PARKED_AT, type Terms } from '../terms/terms.js'
 import { leaseUnmoved } from './lease.js'
 import { sleepsFor, WITHOUT_TOKEN } from './lease-state.js'

@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { onClaimIndex } from '../indexes/indexes.js'
+import { onClaimIndex } from '../documents/read.js'
 import { dueBoundAt, dueSinceExpression, isDue, notAfter, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { isAsking } from '../move/answers.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'

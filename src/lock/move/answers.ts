@@ -1,7 +1,6 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { asReadable, readOwnFields } from '../documents/read.js'
-import { onClaimIndex } from '../indexes/indexes.js'
+import { asReadable, onClaimIndex, readOwnFields } from '../documents/read.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQuestion } from '../record/progress.js'
 import { historyWith } from '../record/step-end.js'

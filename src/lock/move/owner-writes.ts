@@ -1,7 +1,6 @@
 import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
-import { readOwnFields } from '../documents/read.js'
+import { onClaimIndex, readOwnFields } from '../documents/read.js'
 import { perUpdate, updateNamed } from '../documents/write.js'
-import { onClaimIndex } from '../indexes/indexes.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'

@@ -1,7 +1,6 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
-import { readOwnFields } from '../documents/read.js'
+import { onClaimIndex, readOwnFields } from '../documents/read.js'
 import { updateMatching } from '../documents/write.js'
-import { onClaimIndex } from '../indexes/indexes.js'
 import { type LeaseMarking, leaseUnmoved, parseToken } from '../lease/lease.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/terms.js'
 import { readLockTimeouts } from './in-force.js'
