@@ -1,4 +1,5 @@
 import type { Db } from 'mongodb'
+import { Mutex } from '../../../concurrency/index.js'
 import {
   LEAST_PAUSE_MS,
   LeaseAge,
@@ -79,11 +80,10 @@ export class LimitLease {
   /** The number of documents that a rate has admitted and that haven't begun. */
   private starts = 0
   private limit: Limit | undefined
-  private asking = 0
   /** Renewed by each request that is granted. It lasts for as long as was asked for: lockTimeouts may have become longer since. */
   private readonly lease: LeaseAge
   private wantedAtMs = Number.NEGATIVE_INFINITY
-  private turns: Promise<unknown> = Promise.resolve()
+  private readonly requesting = new Mutex()
   private reported: string | undefined
   /** The number of times in a row that there was nothing to take, and the monotonic time of the first. */
   private timesStarved = 0
@@ -119,7 +119,7 @@ export class LimitLease {
   }
 
   get isAsking(): boolean {
-    return this.asking > 0
+    return this.requesting.open > 0
   }
 
   /** True if no other replica has any of the limit's slots, so that there are no more before some are given back here. */
@@ -177,7 +177,7 @@ export class LimitLease {
 
   /** Puts slots to use for up to `most` documents, and resolves to the number of documents that there are slots for. */
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
-    return this.inTurn(async () => {
+    return this.requesting.run(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
       const reuses = this.usable > 0 && each >= this.reuseFor && this.wantedAtMs < this.reuseUntilMs
       const isEnough = reuses || (this.available(each) >= most && this.lease.ageMs() < ASKS_WITHIN_MS)
@@ -216,7 +216,7 @@ export class LimitLease {
 
   /** Keeps the slots in use, and gives back the rest. */
   settle(): Promise<void> {
-    return this.inTurn(async () => {
+    return this.requesting.run(async () => {
       if (!this.isIdle) await this.ask(0, -this.starts)
     })
   }
@@ -285,16 +285,6 @@ export class LimitLease {
       return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots === null ? 'any number of slots' : numbered(limit.slots, 'slot')}; to mend it: phaselock limits set ${typed(name)}`
     if (limit.slots === null || limit.slots >= each) return undefined
     return `limit ${name}: it has ${numbered(limit.slots, 'slot')}, and a step needs ${each}, so documents that need it wait; ${fix}`
-  }
-
-  /** Runs `work` after that of all earlier calls: one at a time, in their order. */
-  private inTurn<T>(work: () => Promise<T>): Promise<T> {
-    this.asking += 1
-    const done = this.turns.then(work).finally(() => {
-      this.asking -= 1
-    })
-    this.turns = done.catch(() => undefined)
-    return done
   }
 }
 

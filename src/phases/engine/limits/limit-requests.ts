@@ -1,4 +1,5 @@
 import type { Db } from 'mongodb'
+import { ANSWERED, type Batch, Batcher } from '../../../concurrency/index.js'
 import {
   askForKeys,
   askForSlots,
@@ -10,17 +11,11 @@ import {
 
 /** A request before it is sent: only then does it get its turn, and the time until which it is valid. */
 type Request = Omit<SlotRequest, 'turn' | 'validUntil'>
-
-interface Pending {
-  readonly name: string
-  readonly request: Request
-  readonly resolve: (grant: SlotGrant | undefined) => void
-  readonly reject: (error: unknown) => void
-}
+type Asked = Batch<{ readonly name: string; readonly request: Request }, SlotGrant | undefined>['asked']
 
 /** The requests of a replica for slots. Those for keys are sent together, because a claim asks for many. */
 export class LimitRequests {
-  private pending: Pending[] = []
+  private readonly keys = new Batcher((_values, { asked }: { asked: Asked }) => this.send(asked))
   private turn = 0
 
   constructor(
@@ -31,11 +26,8 @@ export class LimitRequests {
 
   /** Asks a limit for slots, or gives some back. Undefined: there is no such limit, or no longer. */
   ask(name: string, request: Request): Promise<SlotGrant | undefined> {
-    if (!request.key) return askForSlots(this.db, name, this.sentNow([request])(request))
-    return new Promise((resolve, reject) => {
-      if (this.pending.length === 0) setImmediate(() => void this.send())
-      this.pending.push({ name, request, resolve, reject })
-    })
+    if (request.key) return this.keys.ask({ name, request })
+    return askForSlots(this.db, name, this.sentNow([request])(request))
   }
 
   /** Begins a turn for requests that are sent together: all get the same turn and validity, so that equal ones stay equal. */
@@ -52,32 +44,30 @@ export class LimitRequests {
     return this.turn
   }
 
-  private async send(): Promise<void> {
-    const sent = this.pending
-    this.pending = []
+  private async send(all: Asked): Promise<typeof ANSWERED> {
     // Each limit has one request at a time, so no limit is in both groups.
-    const isBack = ({ request }: Pending) =>
+    const isBack = ({ value: { request } }: Asked[number]) =>
       request.inUse + request.slots === 0 && request.starts === 0 && !request.key?.rate
-    const [back, asked] = [sent.filter(isBack), sent.filter((one) => !isBack(one))]
-    await Promise.all([this.giveBack(back), this.askFor(asked)])
+    await Promise.all([this.giveBack(all.filter(isBack)), this.askFor(all.filter((one) => !isBack(one)))])
+    return ANSWERED
   }
 
   /** Gives back all slots of some keys by removing their limits. If another replica needs one of those, sends the requests instead. */
-  private async giveBack(back: readonly Pending[]): Promise<void> {
+  private async giveBack(back: Asked): Promise<void> {
     if (back.length === 0) return
-    const names = back.map(({ name }) => name)
+    const names = back.map(({ value }) => value.name)
     const areForgotten = await forgetKeys(this.db, names, this.identity, this.nextTurn()).catch(() => false)
     if (!areForgotten) return this.askFor(back)
     for (const { resolve } of back) resolve(undefined)
   }
 
-  private async askFor(asked: readonly Pending[]): Promise<void> {
+  private async askFor(asked: Asked): Promise<void> {
     if (asked.length === 0) return
-    const sent = this.sentNow(asked.map(({ request }) => request))
+    const sent = this.sentNow(asked.map(({ value }) => value.request))
     try {
-      const requests = new Map(asked.map(({ name, request }) => [name, sent(request)]))
+      const requests = new Map(asked.map(({ value: { name, request } }) => [name, sent(request)]))
       const grants = await askForKeys(this.db, requests)
-      for (const { name, resolve } of asked) resolve(grants.get(name))
+      for (const { value, resolve } of asked) resolve(grants.get(value.name))
     } catch (error) {
       for (const { reject } of asked) reject(error)
     }
