@@ -18,6 +18,7 @@ import {
 import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
+import { waiterOf } from '../support/waiters.js'
 import { clientAt, ManualClock } from './fixture.js'
 
 describe('the slots of a key', () => {
@@ -56,19 +57,19 @@ describe('the slots of a key', () => {
         leaseMs: () => 30_000,
       })
       const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
-      expect(await slots.take(phase, 1, 'it')).toBe(1)
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(1)
       clock.advance(35_000)
       const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
       await limits.updateOne({ _id: limit }, { $set: { 'holders.0.until': new Date(0) } })
       const other = { by: 'b~1', slots: 1, starts: 0, leaseMs: 30_000 }
       expect(await askForSlots(database.db, limit, { ...other, inUse: 0, turn: 1 })).toMatchObject({ slots: 1 })
       // It says what it has in use, and has no more than that.
-      expect(await slots.take(phase, 1, 'it')).toBe(0)
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(0)
       expect(slots.areInDanger(phase)).toBe(true)
       slots.release(phase, 1)
       expect(slots.areInDanger(phase)).toBe(false)
       await askForSlots(database.db, limit, { ...other, inUse: 0, slots: 0, turn: 2 })
-      expect(await slots.take(phase, 1, 'it')).toBe(1)
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(1)
       expect(slots.areInDanger(phase)).toBe(false)
       slots.release(phase, 1)
       await slots.stop()
@@ -88,15 +89,15 @@ describe('the slots of a key', () => {
         leaseMs: () => 30_000,
       })
       const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-      expect(await slots.take(phase, 3, 'it')).toBe(3)
+      expect(await slots.take(phase, 3, waiterOf(slots, 'it'))).toBe(3)
       await change()
-      expect(await slots.take(phase, 1, 'it')).toBe(0) // from now on it knows
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(0) // from now on it knows
       for (let i = 0; i < 2; i += 1) {
         slots.release(phase, 1)
-        expect(await slots.take(phase, 1, 'it')).toBe(0)
+        expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(0)
       }
       slots.release(phase, 1)
-      expect(await slots.take(phase, 1, 'it')).toBe(_what === 'paused' ? 0 : 1)
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(_what === 'paused' ? 0 : 1)
       await slots.stop()
     },
   )
@@ -118,15 +119,15 @@ describe('the slots of a key', () => {
         const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
         const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await a.take(phase, 1, 'it')).toBe(1)
+        expect(await a.take(phase, 1, waiterOf(a, 'it'))).toBe(1)
         proxy.stepClock(600_000)
-        expect(await b.take(phase, 1, 'it')).toBe(0)
+        expect(await b.take(phase, 1, waiterOf(b, 'it'))).toBe(0)
         clock.advance(11_000)
         await eventually(async () => expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1 }]))
         a.release(phase, 1)
         await a.stop()
         serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
-        expect(await b.take(phase, 1, 'it')).toBe(1)
+        expect(await b.take(phase, 1, waiterOf(b, 'it'))).toBe(1)
         b.release(phase, 1)
         await b.stop()
       } finally {
@@ -158,13 +159,13 @@ describe('the slots of a key', () => {
         const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
         const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await a.take(phase, 1, 'it')).toBe(1)
+        expect(await a.take(phase, 1, waiterOf(a, 'it'))).toBe(1)
         proxy.stepClock(600_000)
         if (when === "that isn't confirmed") serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
-        expect(await b.take(phase, 1, 'it')).toBe(0)
+        expect(await b.take(phase, 1, waiterOf(b, 'it'))).toBe(0)
         proxy.stepClock(-600_000)
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await b.take(phase, 1, 'it')).toBe(0)
+        expect(await b.take(phase, 1, waiterOf(b, 'it'))).toBe(0)
         a.release(phase, 1)
         await Promise.all([a.stop(), b.stop()])
       } finally {
@@ -185,7 +186,7 @@ describe('the slots of a key', () => {
         leaseMs: () => leaseMs,
       })
       const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
-      expect(await slots.take(phase, 1, 'it')).toBe(1)
+      expect(await slots.take(phase, 1, waiterOf(slots, 'it'))).toBe(1)
       leaseMs = 600_000
       clock.advance(21_000)
       expect(slots.areInDanger(phase)).toBe(true)

@@ -5,6 +5,7 @@ import { ClockSteps, type Rate, ServerClock, setLimit } from '../../src/lock/ind
 import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
+import { waiterOf } from '../support/waiters.js'
 import { clientAt, ManualClock } from './fixture.js'
 
 const FLAPS = 10
@@ -40,7 +41,7 @@ describe("the rate of a limit, when the server's clock steps", () => {
         proxy.stepClock(ms)
       },
       async begin(): Promise<number> {
-        const count = await slots.take(phase, 100, 'it')
+        const count = await slots.take(phase, 100, waiterOf(slots, 'it'))
         if (count > 0) slots.release(phase, count)
         return count
       },

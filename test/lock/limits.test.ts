@@ -6,6 +6,7 @@ import { LimitLeases } from '../../src/phases/engine/limits/limit-leases.js'
 import { type Clock, sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
+import { waiterOf } from '../support/waiters.js'
 import { clientAt, ManualClock } from './fixture.js'
 
 const BACK = { inUse: 0, slots: 0, starts: 0, leaseMs: 30_000 }
@@ -143,28 +144,28 @@ describe('the slots of a limit', () => {
     const clock = new ManualClock()
     const slots = slotsOf(db, clock)
     const [both, a, b] = [needing('a', 'b'), needing('a'), needing('b')]
-    expect(await slots.take(b, 2, 'b')).toBe(2)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    expect(await slots.take(a, 5, 'a')).toBe(0) // both has it
+    expect(await slots.take(b, 2, waiterOf(slots, 'b'))).toBe(2)
+    expect(await slots.take(both, 5, waiterOf(slots, 'both'))).toBe(0)
+    expect(await slots.take(a, 5, waiterOf(slots, 'a'))).toBe(0) // both has it
     clock.advance(100)
     slots.release(b, 1)
-    expect(await slots.take(b, 5, 'b')).toBe(0) // both came first
-    expect(await slots.take(both, 5, 'both')).toBe(1)
-    expect(await slots.take(b, 5, 'b')).toBe(0)
+    expect(await slots.take(b, 5, waiterOf(slots, 'b'))).toBe(0) // both came first
+    expect(await slots.take(both, 5, waiterOf(slots, 'both'))).toBe(1)
+    expect(await slots.take(b, 5, waiterOf(slots, 'b'))).toBe(0)
     slots.release(both, 1)
     clock.advance(100) // it may ask again
-    expect(await slots.take(both, 5, 'both')).toBe(0) // now a came first, and b
-    expect(await slots.take(b, 5, 'b')).toBe(1)
-    expect(await slots.take(a, 5, 'a')).toBe(1)
+    expect(await slots.take(both, 5, waiterOf(slots, 'both'))).toBe(0) // now a came first, and b
+    expect(await slots.take(b, 5, waiterOf(slots, 'b'))).toBe(1)
+    expect(await slots.take(a, 5, waiterOf(slots, 'a'))).toBe(1)
     slots.release(a, 1)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
+    expect(await slots.take(both, 5, waiterOf(slots, 'both'))).toBe(0)
 
     // Nothing is held while only a person can give what is missing.
     await new Limits(db).pause('b', { by: 'ana' })
     slots.refresh()
     clock.advance(1_000)
-    expect(await slots.take(both, 5, 'both')).toBe(0)
-    expect(await slots.take(a, 5, 'a')).toBe(1)
+    expect(await slots.take(both, 5, waiterOf(slots, 'both'))).toBe(0)
+    expect(await slots.take(a, 5, waiterOf(slots, 'a'))).toBe(1)
     slots.release(a, 1)
     slots.release(b, 2)
     expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
@@ -182,13 +183,13 @@ describe('the slots of a limit', () => {
     for (const name of ['a', 'b']) await setLimit(db, name, { slots: 1 })
     const clock = new ManualClock()
     const slots = slotsOf(db, clock)
-    expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(await slots.take(needing('b'), 1, waiterOf(slots, 'b'))).toBe(1)
+    expect(await slots.take(needing('a', 'b'), 1, waiterOf(slots, 'both'))).toBe(0)
     expect(slots.held().map(({ used }) => used)).toEqual([1, 1])
     await change(db)
     clock.advance(2_000)
     slots.release(needing('b'), 1)
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(await slots.take(needing('a', 'b'), 1, waiterOf(slots, 'both'))).toBe(0)
     expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
     await slots.stop()
   })
@@ -199,16 +200,16 @@ describe('the slots of a limit', () => {
     const clock = new ManualClock()
     const slots = slotsOf(db, clock)
     const used = () => slots.held().map((one) => one.used)
-    expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(await slots.take(needing('b'), 1, waiterOf(slots, 'b'))).toBe(1)
+    expect(await slots.take(needing('a', 'b'), 1, waiterOf(slots, 'both'))).toBe(0)
     expect(used()).toEqual([1, 1])
     clock.advance(2_100) // it hasn't asked
     await eventually(() => expect(used()).toEqual([1, 0]))
-    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(await slots.take(needing('a', 'b'), 1, waiterOf(slots, 'both'))).toBe(0)
     expect(used()).toEqual([1, 1])
-    slots.withdraw('both')
+    slots.withdraw(waiterOf(slots, 'both'))
     expect(used()).toEqual([1, 0])
-    expect(await slots.take(needing('a'), 1, 'a')).toBe(1)
+    expect(await slots.take(needing('a'), 1, waiterOf(slots, 'a'))).toBe(1)
     await slots.stop()
   })
 
@@ -223,19 +224,19 @@ describe('the slots of a limit', () => {
     const clock = new ManualClock()
     const slots = slotsOf(client.db(db.databaseName), clock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([3, 1])
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 1])
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([3, 1])
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([0, 1])
     slots.release(phase, 2)
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([2, 1])
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([2, 1])
     clock.advance(50) // others may have given some back, or want theirs
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 2])
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([0, 2])
     const other = { by: 'b~1', inUse: 0, slots: 40, starts: 0, leaseMs: 30_000, turn: 1 }
     expect(await askForSlots(db, 'api', other)).toMatchObject({ slots: 0 })
     clock.advance(50)
     slots.release(phase, 1)
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 3]) // 2 of 3 are its share
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([0, 3]) // 2 of 3 are its share
     slots.release(phase, 1)
-    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([1, 3])
+    expect([await slots.take(phase, 30, waiterOf(slots, 'it')), asked]).toEqual([1, 3])
     slots.release(phase, 2)
     await slots.stop()
     expect(await askForSlots(db, 'api', { ...other, turn: 2 })).toMatchObject({ slots: 3 })
@@ -246,10 +247,10 @@ describe('the slots of a limit', () => {
     const clock = new ManualClock()
     const slots = slotsOf(database.db, clock)
     const needingEach = (each: number) => ({ limits: [{ limit: 'api', slots: each }] }) as never
-    expect(await slots.take(needingEach(2), 5, 'it')).toBe(1)
-    expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
-    expect(await slots.take(needingEach(1), 5, 'it')).toBe(1)
-    expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
+    expect(await slots.take(needingEach(2), 5, waiterOf(slots, 'it'))).toBe(1)
+    expect(await slots.take(needingEach(2), 5, waiterOf(slots, 'it'))).toBe(0)
+    expect(await slots.take(needingEach(1), 5, waiterOf(slots, 'it'))).toBe(1)
+    expect(await slots.take(needingEach(2), 5, waiterOf(slots, 'it'))).toBe(0)
     slots.release(needingEach(2), 1)
     slots.release(needingEach(1), 1)
     await slots.stop()
@@ -263,17 +264,17 @@ describe('the slots of a limit', () => {
     await setLimit(db, 'api', { slots: 2 })
     const slots = slotsOf(client.db(db.databaseName), systemClock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-    expect(await slots.take(phase, 30, 'it')).toBe(2)
+    expect(await slots.take(phase, 30, waiterOf(slots, 'it'))).toBe(2)
     await setLimit(db, 'api', { slots: 1 })
     whenSent = () => {
       slots.release(phase, 1)
       whenSent = () => undefined
     }
     slots.refresh()
-    const taking = slots.take(phase, 30, 'it')
+    const taking = slots.take(phase, 30, waiterOf(slots, 'it'))
     expect(await taking).toBe(0)
     slots.release(phase, 1)
-    expect(await slots.take(phase, 30, 'it')).toBe(1)
+    expect(await slots.take(phase, 30, waiterOf(slots, 'it'))).toBe(1)
     slots.release(phase, 1)
     await slots.stop()
     expect((await readLimits(db)).limits[0]!.holders).toEqual([])

@@ -207,6 +207,8 @@ describe('the order of claims', () => {
         const full = {
           full: () => [value, 'none', 5, null],
           admit: async (documents: readonly Document[]) => documents,
+          hasKeys: true,
+          isExhausted: false,
         }
         const claims = await ordered(order)
         const { claimed } = await claims.claimBatch(PHASE, 16, undefined, [], full)

@@ -10,8 +10,9 @@ import {
   extentFor,
   type SelectionPolicy,
 } from '../../src/lock/select/selection.js'
+import { Admission } from '../../src/phases/engine/claim/admission.js'
 import { CrashIsolation } from '../../src/phases/engine/claim/crash-isolation.js'
-import { PartitionLimits } from '../../src/phases/engine/limits/partition-limits.js'
+import { PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
 import { ManualClock, PHASE } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { type Due, KINDS, mayHold, RANKS, violations, type World } from './claim-order-model.js'
@@ -23,6 +24,8 @@ const CASES = Math.ceil(10_000 / PAIRS.length)
 
 const TENANTS = ['a', 'b', 'c', 'd']
 const REPLICAS = ['api-1~a', 'api-2~b']
+const modelOf = (its: object) =>
+  ({ name: 'thing', settings: its, phases: new Map([[PHASE, { name: PHASE, kind: 'working' }]]) }) as never
 const settings = { progress: 'progress', maxClaims: 4, concurrency: 16, limitBy: 'tenant' }
 
 /** A claim's policies in a world with two features, and what the model needs to know of it. */
@@ -84,11 +87,12 @@ function worldOf(features: readonly Feature[], random: () => number) {
       const count = Math.min(most, free.get(limit.split('=')[1]!)!)
       return { count, isAllHere: true }
     },
-    againInMs: () => 1_000,
-    releaseUnused: () => undefined,
+    againIn: () => ({ notBeforeMs: 0 }),
+    onFree: () => undefined,
+    release: () => undefined,
   }
-  const model = { name: 'thing', settings: { ...settings, each: has('keys') ? each : { rate: {} } } }
-  const keys = keyed ? new PartitionLimits(model as never, slots as never, clock) : undefined
+  const model = modelOf({ ...settings, each: has('keys') ? each : { rate: {} } })
+  const keys = keyed ? new Admission(model, slots as never, clock) : undefined
   return {
     world,
     keys,
@@ -133,7 +137,7 @@ function found(
 async function claim({ keys, isolation, policies }: ReturnType<typeof worldOf>, world: World, random: () => number) {
   const byId = new Map(world.due.map((one) => [one._id, one]))
   const isolated = isolation.forClaim(settings as never, 0)
-  const keyed = keys?.forClaim()
+  const keyed = keys?.forClaim(new PhaseQueue(PHASE))
   const all = [...policies, ...(keyed ? [keyed] : []), isolated]
   const extent = extentFor(all, PHASE, world.places)
   const lists = found(world, extent)
@@ -195,11 +199,7 @@ describe('the parts of the ranks', () => {
       const its = { isolation: new CrashIsolation(clock), policies: [], keys: undefined } as never
       const world = { ...ALONE, due, places, hasRanks: true }
       for (const { rank } of (await claim(its, world, random)).placed) counts[rank] += 1
-      const keys = new PartitionLimits(
-        { name: 'thing', settings: { ...settings, each: 1 } } as never,
-        ONE_SLOT as never,
-        clock,
-      )
+      const keys = new Admission(modelOf({ ...settings, each: 1 }), ONE_SLOT as never, clock)
       const keyed = { isolation: new CrashIsolation(clock), policies: [], keys } as never
       for (const { rank } of (await claim(keyed, { ...world, hasTurns: true }, random)).placed) ofKey[rank] += 1
     }
@@ -233,4 +233,8 @@ const ALONE: World = {
   hasTurns: false,
   byTurns: 0,
 }
-const ONE_SLOT = { takeOf: async () => ({ count: 1, isAllHere: true }), againInMs: () => 0 }
+const ONE_SLOT = {
+  takeOf: async () => ({ count: 1, isAllHere: true }),
+  againIn: () => ({ notBeforeMs: 0 }),
+  onFree: () => undefined,
+}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { SlotGrant } from '../../src/lock/index.js'
-import { askAgainMs, LimitLease } from '../../src/phases/engine/limits/limit-lease.js'
+import { LimitLease } from '../../src/phases/engine/limits/limit-lease.js'
 import { ManualClock } from '../lock/fixture.js'
 import { recordingLogger } from '../support/thing.js'
 
@@ -64,7 +64,7 @@ describe('the slots of one limit on one replica', () => {
   test('are leased, used, given back and used again without another request', async () => {
     const { lease, asked } = slotsOf(5)
     expect(await lease.take(NEED, 3)).toBe(3)
-    lease.giveBack(NEED, 3, false)
+    lease.release(NEED, 3, false)
     expect(await lease.take(NEED, 3)).toBe(3)
     expect(asked).toEqual([{ inUse: 0, slots: 3, starts: 3 }])
     expect(lease.held()).toMatchObject({ leased: 3, used: 3, total: 5 })
@@ -76,31 +76,35 @@ describe('the slots of one limit on one replica', () => {
     expect(lease.held()).toMatchObject({ used: 4 })
   })
 
-  test('where others have them all: none, less often asked for with each try, up to once a second', async () => {
-    const { lease, clock } = slotsOf(5, 5)
-    const pauses: number[] = []
-    for (let i = 0; i < 6; i += 1) {
-      expect(await lease.take(NEED, 1)).toBe(0)
-      pauses.push(lease.againInMs)
-    }
-    expect(pauses).toEqual([20, 40, 80, 160, 250, 250])
-    clock.advance(60_000)
-    await lease.take(NEED, 1)
-    expect(lease.againInMs).toBe(1_000)
+  test('where others have them all: none; how many may be had is known from the last request', async () => {
+    const { lease, server } = slotsOf(5, 5)
+    expect(lease.free(NEED)).toBe(Number.POSITIVE_INFINITY)
+    expect(await lease.take(NEED, 1)).toBe(0)
+    expect(lease.free(NEED)).toBe(0)
+    server.others = 1
+    expect(await lease.take(NEED, 1)).toBe(1)
+    expect([lease.free(NEED), lease.free(PAIR)]).toEqual([3, 1])
   })
 
-  test('whose turn is next is asked for within a quarter of a second', async () => {
-    const { lease, clock } = slotsOf(5, 5, { isNext: true })
+  test('as many as are wanted are leased, if more documents may follow; only those for the documents at hand are in use', async () => {
+    const { lease, asked } = slotsOf(5)
+    expect(await lease.take(NEED, 1, 3)).toBe(1)
+    expect(lease.held()).toMatchObject({ leased: 3, used: 1 })
+    expect(await lease.take(NEED, 2)).toBe(2)
+    expect(asked).toHaveLength(1)
+  })
+
+  test('whose turn is next is known from the last request', async () => {
+    const { lease } = slotsOf(5, 5, { isNext: true })
+    expect(lease.isNext).toBe(false)
     await lease.take(NEED, 1)
-    clock.advance(60_000)
-    await lease.take(NEED, 1)
-    expect(lease.againInMs).toBe(250)
+    expect(lease.isNext).toBe(true)
   })
 
   test('are in danger after two thirds of the lease, and none is put to use then without another request', async () => {
     const { lease, clock, asked } = slotsOf(5)
     await lease.take(NEED, 2)
-    lease.giveBack(NEED, 1, false)
+    lease.release(NEED, 1, false)
     clock.advance((LEASE_MS * 2) / 3 + 1)
     expect(lease.isInDanger).toBe(true)
     expect(await lease.take(NEED, 1)).toBe(1)
@@ -121,7 +125,7 @@ describe('the slots of one limit on one replica', () => {
   test('that no document has needed for a second are given back', async () => {
     const { lease, clock, asked } = slotsOf(5)
     await lease.take(NEED, 2)
-    lease.giveBack(NEED, 2, false)
+    lease.release(NEED, 2, false)
     await lease.keep()
     expect(asked).toHaveLength(1)
     clock.advance(1_000)
@@ -134,8 +138,7 @@ describe('the slots of one limit on one replica', () => {
     const { lease, asked, server } = slotsOf(5)
     server.othersWait = true
     await lease.take(NEED, 4)
-    lease.giveBack(NEED, 3, true)
-    lease.share()
+    lease.release(NEED, 3, true)
     await lease.settle()
     expect(asked[1]).toMatchObject({ inUse: 1, slots: 0 })
     expect(lease.held()).toMatchObject({ leased: 1, used: 1 })
@@ -147,10 +150,10 @@ describe('the slots of one limit on one replica', () => {
     server.slots = 2
     await lease.settle()
     expect(lease.isSound).toBe(false)
-    lease.giveBack(NEED, 3, false)
+    lease.release(NEED, 3, false)
     expect(lease.held()).toMatchObject({ used: 2 })
     expect(await lease.take(NEED, 1)).toBe(0)
-    lease.giveBack(NEED, 1, false)
+    lease.release(NEED, 1, false)
     expect(await lease.take(NEED, 1)).toBe(1)
   })
 
@@ -176,9 +179,9 @@ describe('the slots of one limit on one replica', () => {
     const { lease } = slotsOf(null, 0, { rate: { starts: 2, perMs: 1_000 } })
     expect(await lease.take(NEED, 5)).toBe(2)
     expect(lease.isRated).toBe(true)
-    lease.giveBack(NEED, 1, true)
+    lease.release(NEED, 1, true)
     expect(await lease.take(NEED, 1)).toBe(1)
-    expect(lease.againInMs).toBe(500)
+    expect(lease.startEveryMs).toBe(500)
   })
 
   test('one request at a time: two takes in a row never use the same slot', async () => {
@@ -204,14 +207,4 @@ test.each([
   clock.advance(2_000)
   expect(await lease.take(need, 1)).toBe(1)
   expect(logger.lines.map((line) => line.message)[1]).toBe('limit api: there are slots again')
-})
-
-test.each([
-  [0, 1, 20],
-  [0, 3, 80],
-  [0, 9, 250],
-  [4_000, 9, 500],
-  [60_000, 9, 1_000],
-])('after waiting for %i ms and %i tries the next one comes after %i ms', (waitedMs, times, ms) => {
-  expect(askAgainMs(waitedMs, times)).toBe(ms)
 })

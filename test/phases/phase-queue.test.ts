@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { type ClaimReport, PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
+import { askAgainMs, type ClaimReport, PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
 import { PhaseQueues } from '../../src/phases/engine/claim/phase-queues.js'
 import { ManualClock } from '../lock/fixture.js'
 
@@ -10,7 +10,7 @@ const report = (more: Partial<ClaimReport> = {}): ClaimReport => ({
   ...{ won: 0, wonKeys: () => [], isFruitless: true, hasMore: false },
   ...more,
 })
-const BLOCKED = report({ obstacles: [{ by: 'limits', inMs: 200 }] })
+const BLOCKED = report({ obstacles: [{ by: 'limits', notBeforeMs: 200 }] })
 const MORE = report({ won: 2, isFruitless: false, hasMore: true })
 
 const STATES = ['idle', 'due', 'backlog', 'blocked', 'failed'] as const
@@ -33,7 +33,6 @@ const TABLE: readonly [string, (queue: PhaseQueue) => void, states: string, tick
   ['ends with more left', (queue) => queue.ends(MORE, NOW, 7), 'backlog backlog backlog backlog backlog', '7 1 1 7 7'],
   ['ends blocked', (queue) => queue.ends(BLOCKED, NOW, 7), 'blocked blocked blocked blocked blocked', '- 1 1 - -'],
   ['ends with all taken', (queue) => queue.ends(report({ won: 1 }), NOW, 7), 'idle due due idle idle', '- 1 1 - -'],
-  ['could not ask', (queue) => queue.blocked('limits', NOW), 'blocked blocked blocked blocked blocked', '- 1 1 - -'],
   ['fails', (queue) => queue.fails(), 'failed failed failed failed failed', '- - - - -'],
   ['forgets', (queue) => queue.forgets(), 'idle idle idle blocked failed', '- - - - -'],
   ['is cleared by a look', (queue) => void queue.clears(), 'idle due backlog idle failed', '- 1 1 - -'],
@@ -111,9 +110,40 @@ describe('a claim', () => {
 
   test('is repeated when an obstacle may be gone, also where it took some', () => {
     const queue = new PhaseQueue('Creating')
-    const obstacles = [{ by: 'limits', inMs: 300 } as const, { by: 'isolation', inMs: 100 } as const]
+    const obstacles = [{ by: 'limits', notBeforeMs: 300 } as const, { by: 'isolation', notBeforeMs: 100 } as const]
     queue.ends(report({ won: 3, obstacles }), NOW, 1)
     expect(queue.wakesAtMs).toBe(NOW + 100)
+  })
+
+  test('that lacked slots is repeated less often with each try, up to once a second', () => {
+    const queue = new PhaseQueue('Creating')
+    const lacking = (nowMs: number, more: object = {}) => {
+      queue.ends(report({ obstacles: [{ by: 'limits', ...more }] }), nowMs, 1)
+      const inMs = queue.wakesAtMs - nowMs
+      queue.wake(queue.wakesAtMs, 1)
+      return inMs
+    }
+    expect(Array.from({ length: 6 }, () => lacking(NOW))).toEqual([50, 50, 80, 160, 250, 250])
+    expect(lacking(NOW + 60_000)).toBe(1_000)
+    expect(lacking(NOW + 60_000, { withinMs: 250 })).toBe(250) // free slots may be reserved for this replica
+    expect(lacking(NOW + 60_000, { notBeforeMs: 6_000 })).toBe(6_000) // a rate admits no document sooner
+    expect(lacking(NOW + 60_000, { notBeforeMs: 6_000, withinMs: 250 })).toBe(6_000)
+  })
+
+  test('that isolation stopped is repeated at a known time only', () => {
+    const queue = new PhaseQueue('Creating')
+    queue.ends(report({ obstacles: [{ by: 'isolation' }] }), NOW, 1)
+    expect(queue.wakesAtMs).toBe(NEVER)
+    queue.ends(report({ obstacles: [{ by: 'isolation', notBeforeMs: 1_500 }] }), NOW, 1)
+    expect(queue.wakesAtMs).toBe(NOW + 1_500)
+  })
+
+  test('that was blocked is not repeated for documents that were rung for and not found', () => {
+    const queue = new PhaseQueue('Creating')
+    queue.expects(['a'])
+    queue.begins()
+    queue.ends(report({ obstacles: [{ by: 'limits', notBeforeMs: 900 }] }), NOW, 1)
+    expect(queue.wakesAtMs).toBe(NOW + 900)
   })
 
   test('that comes before what was rung for is stored is repeated soon; one that finds it, or leaves more, is not', () => {
@@ -217,4 +247,14 @@ describe('the queues of a lifecycle', () => {
       jest.useRealTimers()
     }
   })
+})
+
+test.each([
+  [0, 1, 20],
+  [0, 3, 80],
+  [0, 9, 250],
+  [4_000, 9, 500],
+  [60_000, 9, 1_000],
+])('after waiting for %i ms and %i tries the next one comes after %i ms', (waitedMs, tries, ms) => {
+  expect(askAgainMs(waitedMs, tries)).toBe(ms)
 })

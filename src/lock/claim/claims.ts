@@ -45,12 +45,16 @@ export interface ClaimResult {
   readonly odd: { readonly id: unknown; readonly fields: readonly OddField[] }[]
 }
 
-/** Holds back documents because of the value of the field whose values take turns. */
-export interface ValueLimit {
-  /** The values whose documents may not be claimed now: they get no turn. */
+/** Decides which of a claim's chosen documents it may try for. */
+export interface Admission {
+  /** The values of the field whose values take turns, whose documents may not be claimed now: they get no turn. */
   full(): readonly unknown[]
-  /** Returns those of a claim's chosen documents that it may try for. */
+  /** Returns those that the claim may try for. */
   admit(documents: readonly Document[]): Promise<readonly Document[]>
+  /** True if it decides by each document, so that no other document may be tried in place of one that it has admitted. */
+  readonly hasKeys: boolean
+  /** True if it has refused documents, and would refuse any others in their place. */
+  readonly isExhausted: boolean
 }
 
 export interface ClaimsOptions extends ClaimWriterOptions {
@@ -66,7 +70,8 @@ export interface ClaimsOptions extends ClaimWriterOptions {
   readonly order?: ClaimOrder | undefined
 }
 
-const NOTHING: ClaimResult = {
+/** The result of a claim that has tried for nothing. */
+export const nothingClaimed: ClaimResult = {
   claimed: [],
   candidates: 0,
   lost: 0,
@@ -135,30 +140,30 @@ export class Claims {
    * document's claim.
    * @param won called with what each command has won as soon as it is known; the result has all of it
    * @param callers policies of the caller's for this claim
-   * @param values holds some back by a value of theirs
+   * @param admission default: all chosen documents are tried for
    */
   async claimBatch(
     phase: string,
     limit: number,
     won: Won = () => undefined,
     callers: readonly SelectionPolicy[] = [],
-    values?: ValueLimit,
+    admission?: Admission,
   ): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    if (!dueBound) return NOTHING // the next look brings the time
+    if (!dueBound) return nothingClaimed // the next look brings the time
     const policies = this.policiesFor(terms, phase, callers)
     const extent = extentFor(policies, phase, Math.min(limit, this.pace.most(phase)))
-    const full = values?.full() ?? []
+    const full = admission?.full() ?? []
     const { lists, more } = await this.look(terms, phase, extent, dueBound, full)
     const chosen = choose(policies, phase, lists, extent, this.random)
-    const admitted = values ? await values.admit(chosen.documents) : chosen.documents
+    const admitted = admission ? await admission.admit(chosen.documents) : chosen.documents
     const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
-    const spares = values ? [] : chosen.spares // the spares were not admitted
+    const spares = admission?.hasKeys ? [] : chosen.spares // the spares were not admitted
     // Some values have turned out to have no slot: behind them there may be others.
-    const isHeldUp = more && heldBack > 0
-    if (admitted.length === 0) return { ...NOTHING, left, againInMs, more, cut: isHeldUp }
+    const isHeldUp = more && heldBack > 0 && !admission?.isExhausted
+    if (admitted.length === 0) return { ...nothingClaimed, left, againInMs, more, cut: isHeldUp }
     const { tried, taken, cut } = await this.claim(terms, phase, { ...chosen, documents: admitted, spares }, won)
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
@@ -279,7 +284,7 @@ export class Claims {
     for (const { id } of refused) this.refusing.add(id)
     const candidates = claimed.length + broken.length + refused.length
     const notFound = own.length - candidates
-    return { ...NOTHING, claimed, broken, refused, candidates, left: others.length, againInMs, notFound }
+    return { ...nothingClaimed, claimed, broken, refused, candidates, left: others.length, againInMs, notFound }
   }
 }
 

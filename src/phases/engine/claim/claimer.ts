@@ -5,17 +5,19 @@ import {
   Claims,
   idKey,
   MissingIndex,
+  nothingClaimed,
   type WorkSplit,
 } from '../../../lock/index.js'
-import type { LimitNeed, Phase } from '../../model/model.js'
+import type { LimitNeed } from '../../model/model.js'
 import { readProjection } from '../../model/settings.js'
 import type { PrefetchTargets } from '../concurrency/prefetch-target.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
-import type { PartitionedClaim } from '../limits/partition-limits.js'
+import type { SlotWaiter } from '../limits/limit-leases.js'
 import { OutageLog } from '../report/outage-log.js'
+import { Admission, type ClaimAdmission } from './admission.js'
 import type { CrashIsolation, IsolatedClaim } from './crash-isolation.js'
-import type { ClaimReport, Obstacle, PhaseQueue } from './phase-queue.js'
+import type { Blocked, ClaimReport, PhaseQueue } from './phase-queue.js'
 import { PhaseQueues } from './phase-queues.js'
 
 /** The most claims in a row that may win none of their candidates: after one more, the next tick looks again. */
@@ -32,7 +34,7 @@ export interface ClaimerOptions {
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
   /** Called with documents as soon as they have been won, before their claim is over. */
-  readonly onWon: (phase: string, claimed: readonly Claimed[], partitioned?: PartitionedClaim) => void
+  readonly onWon: (phase: string, claimed: readonly Claimed[], admission?: ClaimAdmission) => void
 }
 
 /** Claims the due documents of a lifecycle's phases while there is room, one claim at a time. */
@@ -45,6 +47,7 @@ export class Claimer {
   /** The number of documents that the last claim with a look for candidates had to leave because of isolation. */
   private passedOver = 0
   private readonly claims: Claims
+  private readonly admission: Admission
   /** The claim under way, if any. */
   current: Promise<void> | undefined
   private stopped = false
@@ -70,8 +73,12 @@ export class Claimer {
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
     })
+    this.admission = new Admission(model, limitLeases, clock)
     isolation.join(held, model.settings, () => this.queues.freed('isolation', () => true))
-    limitLeases.onFree((needs, by) => this.queues.freed('limits', (phase) => this.canUse(phase, needs, by)))
+    // Slots that a phase gave back itself are no reason to claim again.
+    const canUse = ({ phase, slots }: PhaseQueue, needs: readonly LimitNeed[], by: SlotWaiter | undefined) =>
+      slots !== by && this.admission.needsOneOf(phase, needs)
+    limitLeases.onFree((needs, by) => this.queues.freed('limits', (queue) => canUse(queue, needs, by)))
   }
 
   /** The reason why nothing can be claimed while the claim index is missing; undefined: it isn't missing. */
@@ -115,7 +122,7 @@ export class Claimer {
 
   /** Takes the result of a look, which found due documents in these phases only: all others no longer wait for slots. */
   found(due: ReadonlySet<string>): void {
-    for (const phase of this.queues.found(due)) this.env.limitLeases.withdraw(this.waiter(phase))
+    for (const { slots } of this.queues.found(due)) this.env.limitLeases.withdraw(slots)
   }
 
   /** Offers a phase after `ms`, when a document of it comes due. */
@@ -133,8 +140,7 @@ export class Claimer {
     if (!queue || this.stopped || this.isPaused(phase)) return
     const { isolation, workSplit } = this.options
     const isFree =
-      !this.limitsOf(phase) &&
-      !this.isPartitioned(phase) &&
+      !this.admission.isNeededIn(phase) &&
       !this.current &&
       !this.othersDue &&
       !this.hasBacklog &&
@@ -210,41 +216,35 @@ export class Claimer {
     }
   }
 
-  /** Claims due documents of a phase, once. Undefined: nothing was claimed, for a reason that its queue knows. */
+  /** Claims due documents of a phase, once: looks, chooses, admits, claims. Undefined: the claim failed. */
   private async claimFrom(queue: PhaseQueue): Promise<ClaimResult | undefined> {
     const { env } = this
     const { phase } = queue
     const room = this.roomFor(phase)
     queue.begins()
-    const limited = this.limitsOf(phase)
-    const limit = limited ? await this.takeSlots(queue, limited, room) : room
-    if (limit === 0) return undefined
-    const partitioned = this.isPartitioned(phase) ? env.partitions?.forClaim() : undefined
-    if (partitioned) queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
-    let claimed = 0
+    const admission = this.admission.forClaim(queue)
+    if (admission) queue.waits('limits') // before any request: its answer doesn't know of slots that are given back later
     const isolated = this.options.isolation.forClaim(env.model.settings, this.passedOver)
-    const send = (won: (some: readonly Claimed[]) => void) => {
+    let claimed = 0
+    let limit = room
+    const send = async (won: (some: readonly Claimed[]) => void) => {
+      limit = admission ? await admission.places(room) : room
+      if (limit === 0) return nothingClaimed
       const count = (some: readonly Claimed[]) => {
         claimed += some.length // even if a later command of the claim fails
         won(some)
       }
-      return this.claims.claimBatch(
-        phase,
-        limit,
-        count,
-        partitioned ? [partitioned, isolated] : [isolated],
-        partitioned,
-      )
+      const policies = admission?.hasKeys ? [admission, isolated] : [isolated]
+      const result = await this.claims.claimBatch(phase, limit, count, policies, admission)
+      this.noIndex.succeeded()
+      return result
     }
-    const result = await this.claim(queue, isolated, send, partitioned)
-    const by = claimed > 0 ? this.waiter(phase) : undefined
-    partitioned?.over(by)
-    if (limited) env.limitLeases.releaseUnused(limited, limit - claimed, by)
-    const isHeldBack = partitioned?.heldBack && result !== undefined // a claim that failed is left to the next look
-    if (!isHeldBack) queue.waitsNoLonger('limits')
+    const result = await this.claim(queue, isolated, send, admission)
+    admission?.over(claimed)
+    // A claim that failed is left to the next look.
+    if (!result || !admission?.obstacle) queue.waitsNoLonger('limits')
     if (!result) return undefined
-    this.noIndex.succeeded()
-    queue.ends(this.reportOf(result, limit, claimed, isolated, partitioned), this.now(), this.queues.nextTicket())
+    queue.ends(this.reportOf(result, limit, claimed, isolated, admission), this.now(), this.queues.nextTicket())
     return result
   }
 
@@ -253,60 +253,22 @@ export class Claimer {
     limit: number,
     won: number,
     isolated: IsolatedClaim,
-    partitioned?: PartitionedClaim,
+    admission?: ClaimAdmission,
   ): ClaimReport {
     const { isolation } = this.options
-    const obstacles: { by: Obstacle; inMs?: number }[] = []
-    if (partitioned?.heldBack) obstacles.push({ by: 'limits', inMs: this.env.partitions!.againInMs })
     // Isolation kept some due documents from being claimed. If the one that was to be alone has no slot of its value, the others needn't wait for it.
-    const makesWay = isolated.passedOver && partitioned?.wasStarved && isolated.own.isQuiet && isolation.makesWay()
-    const { againInMs } = isolation
-    if (isolated.passedOver) obstacles.push({ by: 'isolation', ...(againInMs > 0 && !makesWay && { inMs: againInMs }) })
+    const makesWay = isolated.passedOver && admission?.wasStarved && isolated.own.isQuiet && isolation.makesWay()
+    const isolating: Blocked | false = !!isolated.passedOver && {
+      by: 'isolation',
+      notBeforeMs: makesWay ? 0 : isolation.againInMs,
+    }
     return {
       won,
       wonKeys: () => result.claimed.map(({ lease }) => lease.key),
       isFruitless: result.candidates === 0,
-      hasMore: makesWay || mayHaveMore(result, limit),
+      hasMore: makesWay || (limit > 0 && mayHaveMore(result, limit)),
       othersInMs: result.left > 0 ? result.againInMs : undefined,
-      obstacles,
-    }
-  }
-
-  private waiter(phase: string): string {
-    return `${this.env.model.name} ${phase}`
-  }
-
-  /** True if documents of a phase need a slot of their key: in working phases only, as with other limits. */
-  private isPartitioned(phase: string): boolean {
-    return this.env.partitions !== undefined && this.env.model.phases.get(phase)?.kind === 'working'
-  }
-
-  private limitsOf(phase: string): Phase | undefined {
-    const known = this.env.model.phases.get(phase)
-    return known?.limits ? known : undefined
-  }
-
-  /** True if a phase needs slots of one of these limits. `by` gave them back: slots that a phase gave back itself are no reason to claim again. */
-  private canUse(phase: string, needs: readonly LimitNeed[], by: string | undefined): boolean {
-    if (by === this.waiter(phase)) return false
-    const own = new Set(this.limitsOf(phase)?.limits?.map(({ limit }) => limit))
-    return needs.some((need) => own.has(need.limit) || (this.isPartitioned(phase) && this.env.partitions!.isOne(need)))
-  }
-
-  /** Takes slots for documents of a phase. Without any, it is offered again when some are given back here, after a while, or by the next look. */
-  private async takeSlots(queue: PhaseQueue, limited: Phase, most: number): Promise<number> {
-    const { limitLeases } = this.env
-    const waiter = this.waiter(queue.phase)
-    try {
-      queue.waits('limits') // before the request: its answer doesn't know of slots that are given back later
-      const count = await limitLeases.take(limited, most, waiter)
-      if (count > 0) queue.waitsNoLonger('limits')
-      else queue.blocked('limits', this.now(), limitLeases.againInMs(limited, waiter))
-      return count
-    } catch (error) {
-      queue.fails()
-      this.failedWith(error)
-      return 0
+      obstacles: [admission?.obstacle ?? [], isolating || []].flat(),
     }
   }
 
@@ -318,7 +280,7 @@ export class Claimer {
     queue: PhaseQueue,
     isolated: IsolatedClaim,
     send: (won: (claimed: readonly Claimed[]) => void) => Promise<Result>,
-    partitioned?: PartitionedClaim,
+    admission?: ClaimAdmission,
   ): Promise<Result | undefined> {
     const { isolation, outage, onWon } = this.options
     const { phase } = queue
@@ -328,7 +290,7 @@ export class Claimer {
         queue.forgets() // the pause has just been read
         return undefined
       }
-      const result = await send((claimed) => onWon(phase, claimed, partitioned))
+      const result = await send((claimed) => onWon(phase, claimed, admission))
       outage.succeeded()
       this.report(phase, result)
       return result

@@ -1,7 +1,22 @@
+import { SlotWaiter } from '../limits/limit-leases.js'
+
 /** The furthest time ahead that a queue remembers. Later ones are left to ticks. */
 const HORIZON_MS = 30_000
 /** The span of a bucket: documents that come due within the same one are claimed together. No try is repeated sooner than after this time. */
 const BUCKET_MS = 50
+
+/**
+ * The pauses between requests of documents that wait for slots of other replicas, because nothing else announces free ones. They are short at
+ * first, because a replica with more than its share gives some back. They grow to an eighth of the time waited, because a long step isn't over in a
+ * moment.
+ */
+const ASK_AGAIN_MS = { first: 20, often: 250, most: 1_000 }
+
+/** The time after which it is worth asking again. @param tries the number of requests in a row that got nothing */
+export function askAgainMs(waitedMs: number, tries = Number.POSITIVE_INFINITY): number {
+  const { first, often, most } = ASK_AGAIN_MS
+  return Math.min(most, Math.max(Math.min(often, first * 2 ** (tries - 1)), waitedMs / 8))
+}
 
 /** The reason why documents of a phase are due and are not claimed. */
 export type Obstacle =
@@ -9,6 +24,15 @@ export type Obstacle =
   | 'limits'
   /** They may not run beside the documents that are held. */
   | 'isolation'
+
+/** An obstacle that a claim has met, with what is known of the time after which it may be gone. */
+export interface Blocked {
+  readonly by: Obstacle
+  /** Not before this. Default for limits: at once; for isolation: no time is known, so that the next try is left to events and looks. */
+  readonly notBeforeMs?: number | undefined
+  /** The longest time until the next try, unless it were before `notBeforeMs`. Default: it grows with the time waited. */
+  readonly withinMs?: number | undefined
+}
 
 /** A replica's knowledge of the documents of one phase. */
 export type QueueState =
@@ -23,6 +47,8 @@ export type QueueState =
   /** The last claim failed: other phases go first, because documents of this one may be the cause. */
   | { readonly is: 'failed' }
 
+type Wait = Extract<QueueState, { is: 'blocked' }>
+
 /** The result of a claim, for the queue of its phase. */
 export interface ClaimReport {
   /** The number of documents that it won. */
@@ -35,8 +61,8 @@ export interface ClaimReport {
   readonly hasMore: boolean
   /** The time after which documents that were left to other replicas may be claimed by any. */
   readonly othersInMs?: number | undefined
-  /** The obstacles that kept documents from being claimed, each with the time after which it may be gone, where that is known. Default: none. */
-  readonly obstacles?: readonly { readonly by: Obstacle; readonly inMs?: number | undefined }[] | undefined
+  /** The obstacles that kept documents from being claimed. Default: none. */
+  readonly obstacles?: readonly Blocked[] | undefined
 }
 
 /**
@@ -53,7 +79,6 @@ export interface ClaimReport {
  * | `ends`, more is left       |              backlog                      | one from now on
  * | `ends`, none could be won  |              blocked                      | kept if it was offered since `begins`
  * | `ends`, all else           | due if it was offered since `begins`, else idle | kept in that case
- * | `blocked`                  |              blocked                      | kept
  * | `fails`                    |              failed                       | given up
  * | `forgets`                  | idle | idle | idle    | blocked | failed | given up
  * | `clears`                   | idle | due  | backlog | idle    | failed | kept
@@ -61,6 +86,8 @@ export interface ClaimReport {
  * Invariant: a phase with due documents has a ticket, a time in {@link wakesAtMs}, an event that it waits for, or the next look.
  */
 export class PhaseQueue {
+  /** Its place in line for slots. */
+  readonly slots = new SlotWaiter()
   private known: QueueState = { is: 'idle' }
   private ownTicket: number | undefined
   /** The keys of documents that a ring has reported: they may not be stored yet when a claim looks for them. */
@@ -138,17 +165,28 @@ export class PhaseQueue {
   /** Ends the claim. @param ticket for the next one, if there is more to claim now */
   ends(report: ClaimReport, nowMs: number, ticket: number): void {
     const { won, hasMore, obstacles = [] } = report
+    const [obstacle] = obstacles
+    const isBlocked = obstacle !== undefined && won === 0
+    const missed = this.hasMissed(report)
     this.foundNone = report.isFruitless
-    for (const { inMs } of obstacles) if (inMs !== undefined) this.retryIn(inMs, nowMs)
     if (hasMore) this.ownTicket ??= ticket
     else {
-      if (this.hasMissed(report)) this.retryIn(0, nowMs) // the claim came before they were stored
+      if (missed && !isBlocked) this.retryIn(0, nowMs) // the claim came before they were stored
       if (report.othersInMs !== undefined) this.retryIn(report.othersInMs, nowMs)
     }
-    const [obstacle] = obstacles
-    if (obstacle && won === 0) this.blocked(obstacle.by, nowMs)
-    else if (hasMore) this.known = { is: 'backlog' }
+    if (isBlocked) {
+      const before = this.isBlockedBy(obstacle.by) ? (this.known as Wait) : { sinceMs: nowMs, tries: 0 }
+      this.known = { is: 'blocked', by: obstacle.by, sinceMs: before.sinceMs, tries: before.tries + 1 }
+    } else if (hasMore) this.known = { is: 'backlog' }
     else this.known = { is: this.ownTicket === undefined ? 'idle' : 'due' }
+    for (const one of obstacles) this.retryBlocked(one, nowMs)
+  }
+
+  private retryBlocked({ by, notBeforeMs = 0, withinMs }: Blocked, nowMs: number): void {
+    const { sinceMs, tries } = this.isBlockedBy(by) ? (this.known as Wait) : { sinceMs: nowMs, tries: 1 }
+    const againMs = by === 'limits' ? askAgainMs(nowMs - sinceMs, tries) : 0
+    const inMs = Math.max(notBeforeMs, Math.min(againMs, withinMs ?? againMs))
+    if (inMs > 0) this.retryIn(inMs, nowMs)
   }
 
   private hasMissed({ wonKeys }: ClaimReport): boolean {
@@ -157,14 +195,6 @@ export class PhaseQueue {
     if (expected.size === 0) return false
     const won = new Set(wonKeys())
     return [...expected].some((key) => !won.has(key))
-  }
-
-  /** Records that nothing could be claimed. @param inMs the time after which that may have changed, where it is known */
-  blocked(by: Obstacle, nowMs: number, inMs?: number): void {
-    this.expected = new Set()
-    if (inMs !== undefined) this.retryIn(inMs, nowMs)
-    const before = this.known.is === 'blocked' && this.known.by === by ? this.known : { sinceMs: nowMs, tries: 0 }
-    this.known = { is: 'blocked', by, sinceMs: before.sinceMs, tries: before.tries + 1 }
   }
 
   /** Records that the claim failed: the next look offers the phase again. */

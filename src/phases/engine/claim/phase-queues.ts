@@ -67,9 +67,9 @@ export class PhaseQueues {
   }
 
   /** Offers the queues that wait for slots or room, now that some became free. */
-  freed(obstacle: Obstacle, isMeant: (phase: string) => boolean): void {
+  freed(obstacle: Obstacle, isMeant: (queue: PhaseQueue) => boolean): void {
     if (this.stopped) return
-    const waiting = this.all.filter((queue) => queue.isWaitingFor(obstacle) && isMeant(queue.phase))
+    const waiting = this.all.filter((queue) => queue.isWaitingFor(obstacle) && isMeant(queue))
     for (const queue of waiting) {
       queue.freed(obstacle, this.nextTicket())
       if (this.options.isPaused(queue.phase)) queue.forgets()
@@ -77,9 +77,9 @@ export class PhaseQueues {
     if (waiting.length > 0) this.options.onOffered()
   }
 
-  /** Takes the result of a look, which found due documents in these phases only. @returns the other phases that waited for slots until then */
-  found(due: ReadonlySet<string>): string[] {
-    return this.all.filter((queue) => !due.has(queue.phase) && queue.clears()).map(({ phase }) => phase)
+  /** Takes the result of a look, which found due documents in these phases only. @returns the queues of other phases that waited for slots until then */
+  found(due: ReadonlySet<string>): PhaseQueue[] {
+    return this.all.filter((queue) => !due.has(queue.phase) && queue.clears())
   }
 
   /** Forgets what is due: the next look offers it again. */

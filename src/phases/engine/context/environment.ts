@@ -7,7 +7,6 @@ import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver, StepEnded } from '../../reporting/observer.js'
 import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { LimitLeases } from '../limits/limit-leases.js'
-import type { PartitionLimits } from '../limits/partition-limits.js'
 import type { BrokenReports } from '../report/broken-reports.js'
 import type { RelatedLifecycles } from './related-lifecycles.js'
 
@@ -38,8 +37,6 @@ export interface LifecycleEnvironment extends Environment {
   readonly isSuperseded: () => boolean
   /** The kind of place that a phase's handler runs in. */
   readonly kindOf: (phase: string) => StepKind
-  /** The limits of each value of a field; undefined: it has no such limit. */
-  readonly partitions: PartitionLimits | undefined
   /** This replica's slots of limits, for all of its lifecycles. */
   readonly limitLeases: LimitLeases
   /** The parents and children of its documents. */

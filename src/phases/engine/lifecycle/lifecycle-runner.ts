@@ -15,6 +15,7 @@ import { EndlessSteps } from '../../errors/errors.js'
 import type { LifecycleModel } from '../../model/model.js'
 import type { ThreadPool } from '../../threads/index.js'
 import type { CallIsolation } from '../callbacks/call-isolation.js'
+import type { ClaimAdmission } from '../claim/admission.js'
 import { Claimer, type ClaimerOptions } from '../claim/claimer.js'
 import type { CrashIsolation } from '../claim/crash-isolation.js'
 import { PrefetchTarget, type PrefetchTargets } from '../concurrency/prefetch-target.js'
@@ -25,7 +26,6 @@ import type { RelatedLifecycles } from '../context/related-lifecycles.js'
 import { FRESH_MS, type Held, stepsSoFar, waitedMs } from '../lease/held.js'
 import { HeldDocuments } from '../lease/held-documents.js'
 import type { LimitLeases } from '../limits/limit-leases.js'
-import type { PartitionedClaim } from '../limits/partition-limits.js'
 import type { ReplicaSettings } from '../options/check-options.js'
 import type { RunnableLifecycle } from '../options/replica-options.js'
 import { OutcomeRecorder } from '../record/outcome-recorder.js'
@@ -102,7 +102,7 @@ export class LifecycleRunner {
     }
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { prefetchTargets, endings } = this
-    const onWon: ClaimerOptions['onWon'] = (phase, claimed, partitioned) => this.won(phase, claimed, partitioned)
+    const onWon: ClaimerOptions['onWon'] = (phase, claimed, admission) => this.won(phase, claimed, admission)
     this.claimer = new Claimer(env, { ...parts, workSplit, held, prefetchTargets, outage, onWon })
     const isLoaded = () => this.semaphore.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, endings, prefetchTargets, outage, isLoaded)
@@ -150,7 +150,7 @@ export class LifecycleRunner {
     }
   }
 
-  private won(phaseName: string, claimed: readonly Claimed[], partitioned?: PartitionedClaim): void {
+  private won(phaseName: string, claimed: readonly Claimed[], admission?: ClaimAdmission): void {
     if (claimed.length === 0) return
     const { model, clock, broken, kindOf } = this.env
     const [phase, kind] = [model.phases.get(phaseName)!, kindOf(phaseName)]
@@ -159,10 +159,9 @@ export class LifecycleRunner {
     const won = claimed.map(({ document, lease, unreadable }): Held => {
       if (unreadable) broken.unreadable(lease.id, unreadable)
       const steps = stepsSoFar(document[model.settings.progress], phase)
-      const own = partitioned?.takenFor(lease.key, unreadable ? undefined : document)
-      const limits = own ? [...(phase.limits ?? []), own] : phase.limits
+      const limits = admission?.takenFor(lease.key, unreadable ? undefined : document)
       // Its owner has changed the key since it was chosen: it is let go, and claimed under the new key.
-      const hasNoPartitionSlot = partitioned !== undefined && !own
+      const hasNoPartitionSlot = admission !== undefined && !limits
       return {
         document,
         lease,
@@ -196,7 +195,7 @@ export class LifecycleRunner {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
         const turn = this.semaphore.acquire(held.kind, held.queuedAtMs)
         const hasPlace = turn === undefined || (await turn)
-        const isSafe = held.lease.leftMs() > 0 && !this.env.limitLeases.areInDanger(held)
+        const isSafe = held.lease.leftMs() > 0 && !(held.limits && this.env.limitLeases.areInDanger(held))
         const mayBegin = hasPlace && isSafe && !this.stopping && !held.hasNoPartitionSlot && !this.isPaused(held)
         let ending: Ending
         try {
@@ -222,8 +221,7 @@ export class LifecycleRunner {
   /** Drops it from the held documents, and lets in those that it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
-    for (const need of held.limits ?? []) if (need.key) this.env.partitions?.released(need)
-    this.env.limitLeases.release(held, 1)
+    if (held.limits) this.env.limitLeases.release(held, 1)
     held.limits = undefined
     if (this.held.watched === 0) this.guard.stop()
     this.parts.isolation.released()

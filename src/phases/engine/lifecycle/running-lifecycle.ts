@@ -9,7 +9,6 @@ import { threadOf } from '../../threads/index.js'
 import { Deliverer } from '../callbacks/deliverer.js'
 import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { Environment, LifecycleEnvironment } from '../context/environment.js'
-import { PartitionLimits } from '../limits/partition-limits.js'
 import type { RunnableLifecycle } from '../options/replica-options.js'
 import { BrokenReports } from '../report/broken-reports.js'
 import { OutageLog } from '../report/outage-log.js'
@@ -61,7 +60,6 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     isSuperseded: () => registry.isSuperseded(model),
     limitLeases: parts.limitLeases,
     related: parts.related,
-    partitions: model.settings.limitBy === undefined ? undefined : new PartitionLimits(model, parts.limitLeases, clock),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as StepKind,
     refusing: new RefusingDocuments(clock),

@@ -18,22 +18,8 @@ import type { LimitRequests } from './limit-requests.js'
 const UNUSED_MS = 1_000
 /** The same for a key: sooner, because its slots are few, and another replica may have the next document. */
 const UNUSED_KEY_MS = 100
-/**
- * The pauses between requests of documents that wait for slots of other replicas, because nothing else announces free ones. They are short at
- * first, because a replica with more than its share gives some back. They grow to an eighth of the time waited, because a long step isn't over in a
- * moment.
- */
-const ASK_AGAIN_MS = { first: 20, often: 250, most: 1_000 }
-
-/** The time after which it is worth asking again. @param times the number of requests in a row that got nothing */
-export function askAgainMs(waitedMs: number, times = Number.POSITIVE_INFINITY): number {
-  const { first, often, most } = ASK_AGAIN_MS
-  return Math.min(most, Math.max(Math.min(often, first * 2 ** (times - 1)), waitedMs / 8))
-}
 /** The longest time between requests of a replica that has enough slots: others may have begun to wait since, and be due a share of them. */
 const ASKS_WITHIN_MS = 1_000
-/** The longest time between requests of the replica that has waited longest: free slots are reserved for it, and unused until it asks. */
-const NEXT_ASKS_WITHIN_MS = 250
 /** The pause between requests of a replica that has all slots it may have at present. In it, claims use slots that its own documents give back. */
 const REUSE_MS = 50
 
@@ -85,17 +71,16 @@ export class LimitLease {
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private readonly requesting = new Mutex()
   private reported: string | undefined
-  /** The number of times in a row that there was nothing to take, and the monotonic time of the first. */
-  private timesStarved = 0
-  private starvedSinceMs = 0
   private othersWait = false
-  private isNext = false
+  /** True if it waits, and before all other replicas that do: free slots are reserved for it, and unused until it asks. */
+  isNext = false
   /**
-   * The monotonic time until which it doesn't ask for more, for documents that need `makesDoFor` slots each or more. Where there weren't two for a
+   * The monotonic time until which it doesn't ask for more, for documents that need `reuseFor` slots each or more. Where there weren't two for a
    * document, there may still be one for another.
    */
-  reuseUntilMs = Number.NEGATIVE_INFINITY
+  private reuseUntilMs = Number.NEGATIVE_INFINITY
   private reuseFor = 1
+  private isOutdated = false
   /** True if this process stood still past the end of the lease, and others have got slots that it has in use. */
   private isOvertaken = false
 
@@ -135,13 +120,21 @@ export class LimitLease {
     return this.limit?.rate != null
   }
 
-  get againInMs(): number {
+  /** The time between two starts of its rate; 0: it has none. */
+  get startEveryMs(): number {
     const rate = this.limit?.rate
-    const nextStartMs = rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
-    if (this.timesStarved === 0) return nextStartMs
-    const waitedMs = this.options.clock.monotonicMs() - this.starvedSinceMs
-    const againMs = askAgainMs(waitedMs, this.timesStarved)
-    return Math.max(nextStartMs, this.isNext ? Math.min(againMs, NEXT_ASKS_WITHIN_MS) : againMs)
+    return rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
+  }
+
+  /** The number of documents that it may have slots for, as of the last request; Infinity before the first one. */
+  free({ slots: each }: LimitNeed): number {
+    const { limit } = this
+    if (!Number.isFinite(this.lease.ageMs())) return Number.POSITIVE_INFINITY
+    const here = this.available(each)
+    if (!limit || limit.paused || this.isRated || this.reuses(each)) return here
+    if (limit.slots === null) return Number.POSITIVE_INFINITY
+    const others = limit.holders.reduce((sum, { by, slots }) => sum + (by === this.options.identity ? 0 : slots), 0)
+    return Math.max(here, Math.floor((limit.slots - others - this.used) / each))
   }
 
   /** True if there are no slots to be had before a person changes something, or time passes: waiting for other replicas is of no use. */
@@ -175,34 +168,36 @@ export class LimitLease {
     }
   }
 
-  /** Puts slots to use for up to `most` documents, and resolves to the number of documents that there are slots for. */
-  take({ slots: each }: LimitNeed, most: number): Promise<number> {
+  /**
+   * Puts slots to use for up to `most` documents, and resolves to the number of documents that there are slots for.
+   * @param wanted the number to ask for where it has too few: more documents may follow at once
+   */
+  take({ slots: each }: LimitNeed, most: number, wanted = most): Promise<number> {
     return this.requesting.run(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
-      const reuses = this.usable > 0 && each >= this.reuseFor && this.wantedAtMs < this.reuseUntilMs
-      const isEnough = reuses || (this.available(each) >= most && this.lease.ageMs() < ASKS_WITHIN_MS)
-      if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
-      const count = Math.min(most, this.available(each))
-      this.used += count * each
-      if (this.isRated) this.starts -= count
-      if (this.timesStarved === 0) this.starvedSinceMs = this.wantedAtMs
-      this.timesStarved = count === 0 ? this.timesStarved + 1 : 0
+      const count = this.isRated ? most : wanted
+      const isEnough = this.reuses(each) || (this.available(each) >= count && this.lease.ageMs() < ASKS_WITHIN_MS)
+      if (!isEnough || this.isOutdated || this.isInDanger) await this.ask(count * each, count, each)
+      const taken = Math.min(most, this.available(each))
+      this.used += taken * each
+      if (this.isRated) this.starts -= taken
       this.report(each)
-      return count
+      return taken
     })
   }
 
-  giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {
+  /**
+   * Gives back the slots of `count` documents.
+   * @param unused they haven't begun: their starts don't count
+   * @param atOnce other replicas may have them immediately. Default: the unused ones, if another replica waits
+   */
+  release({ slots: each }: LimitNeed, count: number, unused: boolean, atOnce = unused && this.othersWait): void {
     this.used -= count * each
     const gone = Math.min(this.excess, count * each)
     this.usable -= gone
     this.excess -= gone
-    if (unstarted && this.isRated) this.starts += count
-  }
-
-  /** Immediately gives back the slots that a claim found no documents for, if another replica waits for some. */
-  share(): void {
-    if (this.othersWait && this.leased > this.used) void this.settle().catch(() => undefined)
+    if (unused && this.isRated) this.starts += count
+    if (atOnce && this.leased > this.used) void this.settle().catch(() => undefined)
   }
 
   /** Renews the lease in time, and gives back slots that no document has needed for a while. Never rejects: a failed request is sent again. */
@@ -219,6 +214,25 @@ export class LimitLease {
     return this.requesting.run(async () => {
       if (!this.isIdle) await this.ask(0, -this.starts)
     })
+  }
+
+  private get leaseMs(): number {
+    return Math.min(this.lastsMs, this.options.leaseMs())
+  }
+
+  private get ageMs(): number {
+    return this.options.clock.monotonicMs() - this.askedAtMs
+  }
+
+  /** Makes the next request see what other replicas have given back, and people have set, since the last one. */
+  refresh(): void {
+    this.reuseUntilMs = Number.NEGATIVE_INFINITY
+    this.isOutdated = true
+  }
+
+  /** True if it uses the slots it has, and doesn't ask for more yet. */
+  private reuses(each: number): boolean {
+    return this.usable > 0 && each >= this.reuseFor && this.options.clock.monotonicMs() < this.reuseUntilMs
   }
 
   /** The number of documents that there are free slots and starts for; 0 with a lease that may be over. */
@@ -253,6 +267,7 @@ export class LimitLease {
     this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.lease.ageMs() > this.lease.lastsMs)
     this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
+    this.isOutdated = false
     this.othersWait = grant?.othersWait ?? false
     this.isNext = grant?.isNext ?? false
     const isAll = grant?.isShort && this.used === inUse && !this.isRated

@@ -1,5 +1,5 @@
 import type { LimitNeed } from '../../model/model.js'
-import { askAgainMs, LimitLease, type LimitLeasesOptions, type SlotsHeld } from './limit-lease.js'
+import { LimitLease, type LimitLeasesOptions, type SlotsHeld } from './limit-lease.js'
 import { LimitRequests } from './limit-requests.js'
 
 const ROUND_MS = 250
@@ -10,28 +10,30 @@ export interface Limited {
 }
 
 /** Called when slots of these limits are free again. @param by the waiter that gave them back unused; undefined: they were in use */
-type OnFree = (needs: readonly LimitNeed[], by: string | undefined) => void
+type OnFree = (needs: readonly LimitNeed[], by: SlotWaiter | undefined) => void
 
-/** A phase that lacked slots when it last asked. */
-interface Waiting {
-  /** The limit that it waits for. */
-  readonly missing: LimitNeed
-  /** Monotonic time of its first request without success: its place in line. */
-  readonly sinceMs: number
-  readonly times: number
-  readonly askedAtMs: number
-  /** Slots for one document, of the limits before the missing one: it holds them while it waits. */
-  readonly held: ReadonlySet<LimitNeed>
-}
-
-/** A phase that asks less often gives up its place in line, with what it holds: it may have no room, or nothing due. */
+/** A waiter that asks less often gives up its place in line, with what it holds: it may have no room, or nothing due. */
 const ASKS_WITHIN_MS = 2_000
 /** It gets that place back if it asks again within this: it may have room now and then only. */
 const REMEMBERED_MS = 60_000
+/** The longest time between requests of the replica that has waited longest: free slots are reserved for it, and unused until it asks. */
+const NEXT_ASKS_WITHIN_MS = 250
+const NONE: ReadonlySet<LimitNeed> = new Set()
+
+/** A phase, as one that waits for slots. The queue of the phase owns it. */
+export class SlotWaiter {
+  /** The limit that it lacked slots of when it last asked. */
+  missing: LimitNeed | undefined
+  /** The monotonic time of its first request without success: its place in line. */
+  sinceMs = 0
+  askedAtMs = Number.NEGATIVE_INFINITY
+  /** Slots for one document, of the limits before the missing one: it holds them while it waits. */
+  held = NONE
+}
 
 /**
- * A replica's slots of all limits that its lifecycles name. It leases some before it claims, holds each document under its slots, and gives back
- * those that it doesn't need.
+ * A replica's slots of all limits that its lifecycles need. It leases some for documents that a claim has chosen, holds each document under its
+ * slots, and gives back those that it doesn't need.
  *
  * Invariant: a document is claimed only with its slots in use; they are given back when it is let go. {@link LimitLease} has the invariants of
  * each limit.
@@ -39,13 +41,20 @@ const REMEMBERED_MS = 60_000
 export class LimitLeases {
   private readonly leases = new Map<string, LimitLease>()
   private readonly listeners: OnFree[] = []
-  private readonly waiting = new Map<string, Waiting>()
+  /** Those that lacked slots when they last asked. */
+  private readonly line = new Set<SlotWaiter>()
   private readonly requests: LimitRequests
   private timer: NodeJS.Timeout | undefined
   private stopped = false
 
   constructor(private readonly options: LimitLeasesOptions) {
     this.requests = new LimitRequests(options.db, options.identity, options.serverClock)
+  }
+
+  /** The number of documents that there may be slots for, as far as is known. 0: a request has to show it. */
+  free({ limits = [] }: Limited, by: SlotWaiter): number {
+    const sinceMs = this.placeOf(by)
+    return Math.min(...limits.map((need) => (this.isAnothersTurn(need, sinceMs) ? 0 : this.leaseOf(need).free(need))))
   }
 
   /**
@@ -55,29 +64,23 @@ export class LimitLeases {
    * names, and a phase holds slots for one document of those it has while it waits for the next (ordered acquisition, so that no two wait for each
    * other; Havender, "Avoiding deadlock in multitasking systems", 1968). It holds none while it waits for what only a person or time can give.
    * @param limits in the order of their names
-   * @param by the phase
+   * @param wanted the number to lease slots for where there are too few: more documents may follow at once
    * @returns the number of documents that may be claimed, at most `most`
    */
-  async take({ limits = [] }: Limited, most: number, by: string): Promise<number> {
-    const now = this.options.clock.monotonicMs()
-    const before = this.waiting.get(by)
-    const waited = before && now - before.askedAtMs <= REMEMBERED_MS ? before : undefined
-    const sinceMs = waited?.sinceMs ?? now
+  async take({ limits = [] }: Limited, most: number, by: SlotWaiter, wanted = most): Promise<number> {
+    by.sinceMs = this.placeOf(by)
+    by.askedAtMs = this.now
     // What it held is in use for it from here on, whatever becomes of its place in the meantime.
-    const had = new Map([...(before?.held ?? [])].map((need) => [need, 1]))
-    const heldBefore = [...had.keys()]
-    const held = new Set<LimitNeed>()
-    if (before) this.waiting.set(by, { ...before, askedAtMs: now, held })
+    const heldBefore = [...by.held]
+    const had = new Map(heldBefore.map((need) => [need, 1]))
+    by.held = NONE
     let count = most
     let missing: LimitNeed | undefined
     try {
       for (const need of limits) {
         const some = had.get(need) ?? 0
-        const isEnough = count <= some
-        const more =
-          isEnough || this.isAnothersTurn(need, by, sinceMs, now)
-            ? 0
-            : await this.leaseOf(need).take(need, count - some)
+        const isRefused = count <= some || this.isAnothersTurn(need, by.sinceMs)
+        const more = isRefused ? 0 : await this.leaseOf(need).take(need, count - some, wanted - some)
         had.set(need, some + more)
         count = Math.min(count, some + more)
         if (count === 0) missing = need
@@ -85,19 +88,20 @@ export class LimitLeases {
       }
       // Its limit may have been paused or lowered since, or this process stood still.
       missing ??= await this.firstUnconfirmed(heldBefore)
+      by.missing = missing
       if (missing) {
         count = 0
         const isHopeful = !this.leaseOf(missing).isHopeless(missing)
-        const areSound = [...had].every(([need, n]) => n === 0 || this.leaseOf(need).isSound)
-        if (isHopeful && areSound) for (const [need, n] of had) if (n > 0) held.add(need)
-        this.waiting.set(by, { missing, sinceMs, times: (waited?.times ?? 0) + 1, askedAtMs: now, held })
-      } else this.waiting.delete(by)
+        const some = [...had].filter(([, n]) => n > 0).map(([need]) => need)
+        if (isHopeful && some.every((need) => this.leaseOf(need).isSound)) by.held = new Set(some)
+        this.line.add(by)
+      } else this.line.delete(by)
     } catch (error) {
       count = 0
       throw error
     } finally {
       // Others may have at once what it can't use yet.
-      for (const [need, n] of had) this.handBack(need, n - (held.has(need) ? 1 : count))
+      for (const [need, n] of had) this.handBack(need, n - (by.held.has(need) ? 1 : count))
     }
     this.watch()
     return count
@@ -111,31 +115,21 @@ export class LimitLeases {
     return { count, isAllHere: lease.isAllHere }
   }
 
-  /** Gives back the slots of `count` documents that were held. */
-  release({ limits = [] }: Limited, count: number): void {
-    if (count === 0) return
-    for (const need of limits) this.leaseOf(need).giveBack(need, count, false)
-    this.wake(limits)
-  }
-
   /**
-   * Gives back slots that a claim had no use for: they don't count for a rate, and another replica may have them immediately.
-   * @param by the waiter that has claimed: slots that it gives back itself are no reason to claim again. Undefined: it got nothing, and wakes no
-   *   other waiter: they would wake each other for as long as none can use the slots. One that was refused in the meantime asks again in a moment.
+   * Gives back the slots of `count` documents, and wakes the phases that wait for some of their limits.
+   * @param unused for documents that haven't begun: they don't count for a rate, and other replicas that wait have the slots immediately. A claim
+   *   that won some (`by`) doesn't wake its own phase. One that won none (`by` is undefined) wakes no phase: they would wake each other for as long
+   *   as none can use the slots. A phase that was refused in the meantime asks again in a moment.
    */
-  releaseUnused({ limits = [] }: Limited, count: number, by: string | undefined): void {
-    if (count === 0) return
-    for (const need of limits) {
-      const lease = this.leaseOf(need)
-      lease.giveBack(need, count, true)
-      lease.share()
-    }
-    if (by !== undefined) this.wake(limits, by)
+  release({ limits = [] }: Limited, count: number, unused?: { readonly by: SlotWaiter | undefined }): void {
+    if (count === 0 || limits.length === 0) return
+    for (const need of limits) this.leaseOf(need).release(need, count, unused !== undefined)
+    if (!unused || unused.by) for (const listener of this.listeners) listener(limits, unused?.by)
   }
 
   /** Makes the next requests see what other replicas have given back, and people have set, since the last ones. */
   refresh(): void {
-    for (const lease of this.leases.values()) lease.reuseUntilMs = Number.NEGATIVE_INFINITY
+    for (const lease of this.leases.values()) lease.refresh()
   }
 
   /** Calls `listener` whenever slots have been given back here. */
@@ -143,23 +137,19 @@ export class LimitLeases {
     this.listeners.push(listener)
   }
 
-  /** A phase no longer wants any. */
-  withdraw(by: string): void {
-    const waits = this.waiting.get(by)
-    this.waiting.delete(by)
-    if (waits) this.drop(waits.held, by)
+  /** Takes a phase out of the line, because it no longer wants any. */
+  withdraw(by: SlotWaiter): void {
+    if (this.line.delete(by)) this.dropHeld(by)
   }
 
   /**
-   * The time after which it is worth asking again: another replica gives back slots that it doesn't need, or a rate admits one more document.
-   * @param by the waiter that has asked for a phase and got none
+   * The bounds of the time after which it is worth asking again for slots that were lacking. `notBeforeMs`: a rate admits one more document.
+   * `withinMs`: free slots may be reserved for this replica.
    */
-  againInMs({ limits = [] }: Limited, by?: string): number {
-    const leastMs = askAgainMs(0, 1)
-    const againMs = Math.max(0, ...limits.map((need) => this.leaseOf(need).againInMs))
-    const waited = by !== undefined && againMs === 0 ? this.waiting.get(by) : undefined
-    if (!waited) return Math.max(leastMs, againMs)
-    return askAgainMs(this.options.clock.monotonicMs() - waited.sinceMs, waited.times)
+  againIn({ limits = [] }: Limited): { readonly notBeforeMs: number; readonly withinMs?: number } {
+    const leases = limits.map((need) => this.leaseOf(need))
+    const notBeforeMs = Math.max(0, ...leases.map(({ startEveryMs }) => startEveryMs))
+    return { notBeforeMs, ...(leases.some(({ isNext }) => isNext) && { withinMs: NEXT_ASKS_WITHIN_MS }) }
   }
 
   /** True if a lease of slots that a document needs is nearly over: its step must stop, the same way that it does for its own lease. */
@@ -188,13 +178,9 @@ export class LimitLeases {
   async stop(): Promise<void> {
     this.stopped = true
     clearTimeout(this.timer)
-    for (const { held } of this.waiting.values()) for (const need of held) this.leaseOf(need).giveBack(need, 1, true)
-    this.waiting.clear()
+    for (const by of this.line) for (const need of by.held) this.leaseOf(need).release(need, 1, true)
+    this.line.clear()
     await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
-  }
-
-  private wake(limits: readonly LimitNeed[], by?: string): void {
-    for (const listener of this.listeners) listener(limits, by)
   }
 
   /** Finds the first of these needs, whose slots were taken some time ago, that may no longer begin a document. */
@@ -203,42 +189,34 @@ export class LimitLeases {
     return needs.find((_, i) => !confirmed[i])
   }
 
-  /** True if a phase that came earlier waits for this limit. */
-  private isAnothersTurn({ limit }: LimitNeed, by: string, sinceMs: number, now: number): boolean {
-    return [...this.waiting].some(
-      ([other, waits]) =>
-        other !== by && waits.sinceMs < sinceMs && waits.missing.limit === limit && this.isInLine(waits, now),
-    )
+  /** The time since which it has waited: now, if it doesn't. */
+  private placeOf(by: SlotWaiter): number {
+    return this.line.has(by) && this.now - by.askedAtMs <= REMEMBERED_MS ? by.sinceMs : this.now
   }
 
-  private isInLine({ missing, askedAtMs }: Waiting, now: number): boolean {
-    return now - askedAtMs <= ASKS_WITHIN_MS && !this.leaseOf(missing).isHopeless(missing)
+  /** True if another phase waits for this limit, and has done so for longer. */
+  private isAnothersTurn({ limit }: LimitNeed, sinceMs: number): boolean {
+    return [...this.line].some((one) => one.sinceMs < sinceMs && one.missing!.limit === limit && this.isInLine(one))
+  }
+
+  private isInLine({ missing, askedAtMs }: SlotWaiter): boolean {
+    return this.now - askedAtMs <= ASKS_WITHIN_MS && !this.leaseOf(missing!).isHopeless(missing!)
+  }
+
+  private get now(): number {
+    return this.options.clock.monotonicMs()
   }
 
   /** Gives back slots so that others may have them immediately. */
   private handBack(need: LimitNeed, count: number): void {
-    if (count === 0) return
-    const lease = this.leaseOf(need)
-    lease.giveBack(need, count, true)
-    void lease.settle().catch(() => undefined)
+    if (count > 0) this.leaseOf(need).release(need, count, true, true)
   }
 
-  /** Gives back what phases hold that are no longer in line, or may not begin with it. */
-  private dropHeld(): void {
-    const now = this.options.clock.monotonicMs()
-    for (const [by, waits] of this.waiting) {
-      if (waits.held.size === 0) continue
-      const areSound = [...waits.held].every((need) => this.leaseOf(need).isSound)
-      if (areSound && this.isInLine(waits, now)) continue
-      this.waiting.set(by, { ...waits, held: new Set() })
-      this.drop(waits.held, by)
-    }
-  }
-
-  private drop(held: ReadonlySet<LimitNeed>, by: string): void {
-    const needs = [...held]
+  private dropHeld(by: SlotWaiter): void {
+    const needs = [...by.held]
+    by.held = NONE
     for (const need of needs) this.handBack(need, 1)
-    this.wake(needs, by)
+    if (needs.length > 0) for (const listener of this.listeners) listener(needs, by)
   }
 
   private leaseOf(need: LimitNeed): LimitLease {
@@ -253,7 +231,11 @@ export class LimitLeases {
 
   private round(): void {
     this.timer = undefined
-    this.dropHeld()
+    // What phases hold that are no longer in line, or may not begin with it.
+    for (const by of this.line) {
+      const areSound = [...by.held].every((need) => this.leaseOf(need).isSound)
+      if (by.held.size > 0 && !(areSound && this.isInLine(by))) this.dropHeld(by)
+    }
     const leases = [...this.leases]
     for (const [name, lease] of leases) {
       if (lease.isKey && lease.isIdle && !lease.isAsking) this.leases.delete(name)
