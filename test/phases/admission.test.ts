@@ -18,6 +18,8 @@ const BELT = { limit: 'belt', slots: 1 }
 interface Known {
   readonly free: number
   readonly granted: number
+  /** True if only slots that are given back here are free. */
+  readonly areAllHere?: boolean
 }
 
 /** The admission of a lifecycle whose slots of limits are here: it records each request, and what is in use. */
@@ -27,6 +29,7 @@ function admissionOf(belt: Known | undefined, ofKey?: Readonly<Record<string, nu
   const add = (limit: string, n: number) => used.set(limit, (used.get(limit) ?? 0) + n)
   const leases = {
     free: () => belt!.free,
+    areAllHere: () => belt?.areAllHere ?? false,
     async take(_phase: object, most: number, _by: SlotWaiter, wanted = most) {
       const count = Math.min(most, belt!.granted - (used.get('belt') ?? 0))
       asked.push(`belt ${most} of ${wanted}`)
@@ -76,6 +79,11 @@ const TABLE: readonly [
     'as many are due as may be chosen: slots for all the room are asked for, because more may follow',
     { belt: { free: 2, granted: 5 }, due: 'ab' },
     { places: 2, asked: ['belt 2 of 10'], admitted: 'ab' },
+  ],
+  [
+    'the same, but only those that are given back here are free: no more are asked for',
+    { belt: { free: 2, granted: 5, areAllHere: true }, due: 'ab' },
+    { places: 2, asked: ['belt 2 of 2'], admitted: 'ab' },
   ],
   [
     'nothing is known of the limit: the room bounds the choice',

@@ -86,6 +86,15 @@ describe('the slots of one limit on one replica', () => {
     expect([lease.free(NEED), lease.free(PAIR)]).toEqual([3, 1])
   })
 
+  test('fewer than it asked for: for 50 ms those that are given back here are free, then only a request can show how many are', async () => {
+    const { lease, clock } = slotsOf(5, 2)
+    expect(await lease.take(NEED, 10)).toBe(3)
+    lease.release(NEED, 2, false)
+    expect([lease.free(NEED), lease.reuses(1)]).toEqual([2, true])
+    clock.advance(51)
+    expect([lease.free(NEED), lease.reuses(1)]).toEqual([0, false])
+  })
+
   test('as many as are wanted are leased, if more documents may follow; only those for the documents at hand are in use', async () => {
     const { lease, asked } = slotsOf(5)
     expect(await lease.take(NEED, 1, 3)).toBe(1)

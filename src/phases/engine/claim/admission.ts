@@ -145,6 +145,8 @@ export class ClaimAdmission implements SelectionPolicy, OfClaim {
   /** The room for documents, and the number of those that may have slots, as far as was known before the look. */
   private room = 0
   private bound = 0
+  /** True if that many may have slots and no more, as far as was known then. */
+  private isAll = false
   /** The slots of keys, by the documents that it tries for. */
   private readonly keyed = new Map<string, LimitNeed>()
   /** The number of documents that have got places, by key. */
@@ -179,6 +181,7 @@ export class ClaimAdmission implements SelectionPolicy, OfClaim {
     const { admission, phase, queue } = this
     this.room = room
     this.bound = phase.limits ? Math.min(room, admission.leases.free(phase, queue.slots)) : room
+    this.isAll = admission.leases.areAllHere(phase)
     if (this.bound > 0) return this.bound
     this.count = await admission.leases.take(phase, room, queue.slots)
     this.bound = this.count
@@ -210,7 +213,8 @@ export class ClaimAdmission implements SelectionPolicy, OfClaim {
     const { admission, phase, queue, count, room, bound } = this
     if (!phase.limits) this.count = documents.length
     else if (documents.length > count) {
-      const wanted = (documents.length < bound ? documents.length : room) - count // with as many as it could choose there may be more
+      // Where it could choose no more than these, more may follow.
+      const wanted = (this.isAll || documents.length < bound ? documents.length : room) - count
       this.count += await admission.leases.take(phase, documents.length - count, queue.slots, wanted)
     }
     const some = documents.slice(0, this.count)

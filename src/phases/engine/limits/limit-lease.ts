@@ -81,6 +81,8 @@ export class LimitLease {
   private reuseUntilMs = Number.NEGATIVE_INFINITY
   private reuseFor = 1
   private isOutdated = false
+  /** True if the last request got less than it asked for. */
+  private isShort = false
   /** True if this process stood still past the end of the lease, and others have got slots that it has in use. */
   private isOvertaken = false
 
@@ -126,12 +128,16 @@ export class LimitLease {
     return rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
   }
 
-  /** The number of documents that it may have slots for, as of the last request; Infinity before the first one. */
+  /**
+   * The number of documents that it may have slots for, as of the last request; Infinity before the first one. 0 where that got less than it asked
+   * for, and others may have given some back since: only another request can show that.
+   */
   free({ slots: each }: LimitNeed): number {
     const { limit } = this
     if (!Number.isFinite(this.lease.ageMs())) return Number.POSITIVE_INFINITY
     const here = this.available(each)
     if (!limit || limit.paused || this.isRated || this.reuses(each)) return here
+    if (this.isShort) return 0
     if (limit.slots === null) return Number.POSITIVE_INFINITY
     const others = limit.holders.reduce((sum, { by, slots }) => sum + (by === this.options.identity ? 0 : slots), 0)
     return Math.max(here, Math.floor((limit.slots - others - this.used) / each))
@@ -230,8 +236,8 @@ export class LimitLease {
     this.isOutdated = true
   }
 
-  /** True if it uses the slots it has, and doesn't ask for more yet. */
-  private reuses(each: number): boolean {
+  /** True if it has got all slots that it may have at present: it uses those that are given back here, and doesn't ask for more yet. */
+  reuses(each: number): boolean {
     return this.usable > 0 && each >= this.reuseFor && this.options.clock.monotonicMs() < this.reuseUntilMs
   }
 
@@ -270,7 +276,8 @@ export class LimitLease {
     this.isOutdated = false
     this.othersWait = grant?.othersWait ?? false
     this.isNext = grant?.isNext ?? false
-    const isAll = grant?.isShort && this.used === inUse && !this.isRated
+    this.isShort = grant?.isShort ?? false
+    const isAll = this.isShort && this.used === inUse && !this.isRated
     this.reuseFor = each
     this.reuseUntilMs = isAll ? clock.monotonicMs() + REUSE_MS : sentAtMs
     // Slots given back during the request aren't put to use again: the answer knows nothing of that, and the limit may have been lowered.

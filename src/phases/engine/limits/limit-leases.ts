@@ -57,6 +57,11 @@ export class LimitLeases {
     return Math.min(...limits.map((need) => (this.isAnothersTurn(need, sinceMs) ? 0 : this.leaseOf(need).free(need))))
   }
 
+  /** True if only slots that are given back here are free, as far as is known. */
+  areAllHere({ limits = [] }: Limited): boolean {
+    return limits.some((need) => this.leaseOf(need).reuses(need.slots))
+  }
+
   /**
    * Takes slots for documents of a phase. They are in use from now on.
    *
