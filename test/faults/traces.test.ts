@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
-import { Claimant, Claims, idKey, Renewals, ServerClock, type Terms, WorkSplit } from '../../src/lock/index.js'
+import { Claimant, idKey, Renewals, ServerClock, type Terms, WorkSplit } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import {
   ago,
+  ClaimsByName,
   checkpoint,
   claimed,
   claimer,
@@ -113,7 +114,7 @@ describe('traces tell of', () => {
       const replica = replicaIdentity('r', () => 0)
       const share = new WorkSplit(() => ({ self: replica, replicas: [replica, 'idle~1'] }), shareClock(clock))
       const terms = await VALID()
-      const claims = new Claims({
+      const claims = new ClaimsByName({
         collection,
         terms: () => terms,
         claimant: new Claimant(replica),

@@ -1,65 +1,69 @@
 import { describe, expect, test } from '@jest/globals'
-import { ClaimPace } from '../../src/lock/claim/claim-commands.js'
+import { MongoNetworkError } from 'mongodb'
+import { PhaseMemory } from '../../src/lock/index.js'
 import { Contention } from '../../src/lock/select/contention.js'
-import { ManualClock } from './fixture.js'
+import { useDatabase } from '../support/database.js'
+import { claimer, interrupted, lockedCollection, ManualClock, PHASE, put, TERMS } from './fixture.js'
 
 describe('how much a claim takes', () => {
-  const LEASE_MS = 30_000
+  const memoryOf = () => new PhaseMemory('Creating')
 
-  function paceOf() {
+  test('any number, as long as claims are in time', () => {
+    const memory = memoryOf()
+    memory.took(1_000, true)
+    expect(memory.most).toBe(Number.POSITIVE_INFINITY)
+  })
+
+  test('half as many after each that was not, down to one', () => {
+    const memory = memoryOf()
+    memory.took(1_000, false)
+    expect(memory.most).toBe(500)
+    for (let i = 0; i < 12; i += 1) memory.took(memory.most, false)
+    expect(memory.most).toBe(1)
+  })
+
+  test('twice as many after eight in time that were as large as it may be, and any number from 1,000 on', () => {
+    const memory = memoryOf()
+    memory.took(1_000, false)
+    for (let i = 0; i < 20; i += 1) memory.took(100, true) // too small to show anything
+    expect(memory.most).toBe(500)
+    for (let i = 0; i < 8; i += 1) memory.took(500, true)
+    expect(memory.most).toBe(1_000)
+    memory.took(1_000, true)
+    expect(memory.most).toBe(Number.POSITIVE_INFINITY)
+  })
+})
+
+describe('a claim of many documents', () => {
+  const database = useDatabase()
+
+  test.each([
+    ['takes no more than a third of a lease', 1 / 3, false, 4],
+    ['takes longer', 0.34, false, 2],
+    ['has a command that failed, however quick it was', 0, true, 2],
+  ])('that %s: how many the next one takes', async (_what, part, fails, next) => {
+    const collection = await lockedCollection(database.db)
+    await put(collection, ...Array.from({ length: 8 }, (_, _id) => ({ _id, phase: PHASE })))
     const clock = new ManualClock()
-    const pace = new ClaimPace(clock)
-    const claim = (documents: number, ms: number) =>
-      pace.timed('Creating', documents, LEASE_MS, async () => clock.advance(ms))
-    return { pace, claim, most: () => pace.most('Creating') }
-  }
-
-  test('any number, as long as claims take no more than a third of a lease', async () => {
-    const { claim, most } = paceOf()
-    await claim(1_000, LEASE_MS / 3)
-    expect(most()).toBe(Number.POSITIVE_INFINITY)
-  })
-
-  test('half as many after each that took longer, down to one', async () => {
-    const { claim, most } = paceOf()
-    await claim(1_000, LEASE_MS / 3 + 1)
-    expect(most()).toBe(500)
-    for (let i = 0; i < 12; i += 1) await claim(most(), LEASE_MS)
-    expect(most()).toBe(1)
-  })
-
-  test('a failed command counts as one that took too long, however quick it was; so does a claim that throws', async () => {
-    const { pace, claim, most } = paceOf()
-    await pace.timed('Creating', 100, LEASE_MS, async () => pace.failed())
-    expect(most()).toBe(50)
-    await pace.timed('Creating', 50, LEASE_MS, () => Promise.reject(new Error('no'))).catch(() => undefined)
-    expect(most()).toBe(25)
-    await claim(25, 0)
-    expect(most()).toBe(25)
-  })
-
-  test('twice as many after eight in time that were as large as it may be, and any number from 1,000 on', async () => {
-    const { claim, most } = paceOf()
-    await claim(1_000, LEASE_MS)
-    for (let i = 0; i < 20; i += 1) await claim(100, 0) // too small to show anything
-    expect(most()).toBe(500)
-    for (let i = 0; i < 8; i += 1) await claim(500, 0)
-    expect(most()).toBe(1_000)
-    await claim(1_000, 0)
-    expect(most()).toBe(Number.POSITIVE_INFINITY)
-  })
-
-  test('of one phase only', async () => {
-    const { pace, claim } = paceOf()
-    await claim(10, LEASE_MS)
-    expect(pace.most('Deleting')).toBe(Number.POSITIVE_INFINITY)
+    let claims = 0
+    const after = () => {
+      claims += 1
+      if (claims > 1) return
+      clock.advance(TERMS.leaseMs * part)
+      if (fails) throw new MongoNetworkError('the answer is lost')
+    }
+    const replica = await claimer(interrupted(collection, 'updateMany', { after }), { clock })
+    const memory = new PhaseMemory(PHASE)
+    expect((await replica.claims.claimBatch(memory, 4)).claimed).toHaveLength(4)
+    expect((await replica.claims.claimBatch(memory, 4)).claimed).toHaveLength(next)
   })
 })
 
 describe('a replica that loses candidates to others that it does not know of', () => {
   const documents = [0, 1, 2, 3].map((_id) => ({ _id }))
+  const memory = new PhaseMemory('Creating')
   const candidates = { lists: [{ documents }], retries: [] } as never
-  const chosen = (one: Contention) => one.choose('Creating', candidates).lists[0]!.documents.map(({ _id }) => _id)
+  const chosen = (one: Contention) => one.choose(memory, candidates).lists[0]!.documents.map(({ _id }) => _id)
   const attempt = (tried: number, missed: number) =>
     ({ tried: Array(tried).fill(0), missed: Array(missed).fill(0), hasRefused: false }) as never
 
@@ -72,11 +76,11 @@ describe('a replica that loses candidates to others that it does not know of', (
       () => false,
       () => 0.5,
     )
-    contention.learn('Creating', result)
+    contention.learn(memory, result)
     expect(chosen(contention)).toEqual(order)
-    expect(contention.reach('Creating')).toEqual(times > 1 ? { times } : {})
-    expect(contention.reach('Deleting')).toEqual({})
-    contention.learn('Creating', attempt(100, 0))
+    expect(contention.reach(memory)).toEqual(times > 1 ? { times } : {})
+    expect(contention.reach(new PhaseMemory('Deleting'))).toEqual({})
+    contention.learn(memory, attempt(100, 0))
     expect(chosen(contention)).toEqual([0, 1, 2, 3])
   })
 
@@ -85,7 +89,7 @@ describe('a replica that loses candidates to others that it does not know of', (
       () => true,
       () => 0.5,
     )
-    contention.learn('Creating', attempt(100, 50))
+    contention.learn(memory, attempt(100, 50))
     expect(chosen(contention)).toEqual([0, 1, 2, 3])
   })
 })

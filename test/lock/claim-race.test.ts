@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { Claimant, Claims, claimUpdate, isDue } from '../../src/lock/index.js'
+import { Claimant, claimUpdate, isDue } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimer, endOf, lockedCollection, PHASE, put, TERMS, unlock, writer } from './fixture.js'
+import { ago, ClaimsByName, claimer, endOf, lockedCollection, PHASE, put, TERMS, unlock, writer } from './fixture.js'
 
 /** Free documents, as a writer in any language inserts them. */
 async function fresh(collection: Collection, n: number, from = 0): Promise<void> {
@@ -68,7 +68,7 @@ describe('claims that race', () => {
     await fresh(collection, 4)
     const { identity, clock, serverClock } = await claimer(collection)
     const claimant = new Claimant(identity)
-    const claims = () => new Claims({ collection, terms: () => TERMS, claimant, clock, serverClock })
+    const claims = () => new ClaimsByName({ collection, terms: () => TERMS, claimant, clock, serverClock })
     const [a, b] = [claims(), claims()]
     const tokens: string[] = []
     for (const one of [a, b, a, b]) tokens.push((await one.claimBatch(PHASE, 1)).claimed[0]!.lease.token)

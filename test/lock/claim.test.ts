@@ -184,9 +184,9 @@ describe('a claim', () => {
     const collection = await lockedCollection(database.db)
     await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
     const replica = await claimer(collection)
-    const { Claimant, ServerClock, Claims } = await import('../../src/lock/index.js')
-    const { TERMS } = await import('./fixture.js')
-    const blind = new Claims({
+    const { Claimant, ServerClock } = await import('../../src/lock/index.js')
+    const { ClaimsByName, TERMS } = await import('./fixture.js')
+    const blind = new ClaimsByName({
       collection,
       terms: () => TERMS,
       claimant: new Claimant(replica.identity),

@@ -9,6 +9,7 @@ import {
   type EndKind,
   ensureLockIndexes,
   type Lease,
+  PhaseMemory,
   ServerClock,
   type StepEnd,
   type Terms,
@@ -65,9 +66,35 @@ export class ManualClock implements Clock {
 
 export interface ReplicaOfTest {
   readonly identity: string
-  readonly claims: Claims
+  readonly claims: ClaimsByName
   readonly serverClock: ServerClock
   readonly clock: Clock
+}
+
+/** Claims of phases by their names, with one memory for each phase. */
+export class ClaimsByName extends Claims {
+  private readonly memories = new Map<string, PhaseMemory>()
+
+  override claimBatch(
+    phase: string | PhaseMemory,
+    ...how: Parameters<Claims['claimBatch']> extends [unknown, ...infer How] ? How : never
+  ) {
+    return super.claimBatch(this.memoryOf(phase), ...how)
+  }
+
+  override claimNamed(
+    phase: string | PhaseMemory,
+    ...what: Parameters<Claims['claimNamed']> extends [unknown, ...infer What] ? What : never
+  ) {
+    return super.claimNamed(this.memoryOf(phase), ...what)
+  }
+
+  private memoryOf(phase: string | PhaseMemory): PhaseMemory {
+    if (typeof phase !== 'string') return phase
+    const memory = this.memories.get(phase) ?? new PhaseMemory(phase)
+    this.memories.set(phase, memory)
+    return memory
+  }
 }
 
 /** What a replica claims with, its knowledge of the server's clock up to date. */
@@ -87,7 +114,7 @@ export async function claimer(
   const sentAtMs = clock.monotonicMs()
   serverClock.saw(await serverNow(collection), sentAtMs)
   const identity = replicaIdentity(name)
-  const claims = new Claims({
+  const claims = new ClaimsByName({
     collection,
     terms: () => terms,
     claimant: new Claimant(identity),
@@ -202,9 +229,18 @@ export function interrupted(
   })
 }
 
+const memories = new WeakMap<WorkSplit, PhaseMemory>()
+
+/** What a share has seen of the phase. */
+export function memoryFor(share: WorkSplit): PhaseMemory {
+  const memory = memories.get(share) ?? new PhaseMemory(PHASE)
+  memories.set(share, memory)
+  return memory
+}
+
 /** What a share takes of lists of due documents, each list oldest first. */
 export function partOf(share: WorkSplit, lists: readonly (readonly Document[])[], places: number) {
   const candidates = { lists: lists.map((documents) => ({ least: 0, documents })), retries: [] }
-  const { lists: chosen, left = 0, againInMs = 0 } = share.choose(PHASE, candidates, places)
+  const { lists: chosen, left = 0, againInMs = 0 } = share.choose(memoryFor(share), candidates, places)
   return { takes: chosen.map(({ documents }) => documents), left, againInMs }
 }

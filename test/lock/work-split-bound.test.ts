@@ -1,14 +1,16 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { Claimant, Claims, idKey } from '../../src/lock/index.js'
+import { Claimant, idKey } from '../../src/lock/index.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { useDatabase } from '../support/database.js'
 import {
   ago,
+  ClaimsByName,
   claimer,
   endOf,
   lockedCollection,
   ManualClock,
+  memoryFor,
   PHASE,
   partOf,
   put,
@@ -56,7 +58,7 @@ describe('a preference that ends', () => {
       draws += 1
       return (draws % 4) / 4
     }
-    return new Claims({
+    return new ClaimsByName({
       collection,
       terms: () => TERMS,
       claimant: new Claimant(self),
@@ -177,7 +179,7 @@ describe('a preference that ends', () => {
     const own = idsOf(A, [A, B], 8, 'own').map((_id) => ({ _id }))
     const [theirs] = idsOf(B, [A, B], 1, 'b')
     const looked = (...due: Document[]) => partOf(share, [[...due, ...own]], 8).takes[0]!.length
-    share.leave(PHASE, [idKey(theirs)])
+    share.leave(memoryFor(share), [idKey(theirs)])
     expect(looked()).toBe(8)
     clock.advance(2_000)
     expect(looked({ _id: theirs, fence: 1 })).toBe(8)

@@ -1,12 +1,23 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { type CandidateRequest, lookForCandidates } from '../../src/lock/candidates/candidates.js'
-import { Claimant, Claims, idKey } from '../../src/lock/index.js'
+import { lookForCandidates } from '../../src/lock/candidates/candidates.js'
+import { Claimant, idKey, PhaseMemory } from '../../src/lock/index.js'
 import { choose, extentFor } from '../../src/lock/select/selection.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimer, lockedCollection, ManualClock, PHASE, partOf, put, TERMS } from './fixture.js'
+import {
+  ago,
+  ClaimsByName,
+  claimer,
+  lockedCollection,
+  ManualClock,
+  memoryFor,
+  PHASE,
+  partOf,
+  put,
+  TERMS,
+} from './fixture.js'
 
 const NAMES = ['api-1~a', 'api-2~b', 'api-3~c', 'api-4~d']
 const documents = (n: number): Document[] => Array.from({ length: n }, (_, i) => ({ _id: `gateway-${i}` }))
@@ -42,7 +53,7 @@ describe('the share of a replica', () => {
 
   test('looks beyond what others have left where places are few', () => {
     const of = (places: number, replicas: readonly string[]) =>
-      extentFor([shareOf(NAMES[0]!, replicas).share], PHASE, places).wanted
+      extentFor([shareOf(NAMES[0]!, replicas).share], new PhaseMemory(PHASE), places).wanted
     expect([1, 4, 100].map((places) => of(places, NAMES.slice(0, 2)))).toEqual([32, 32, 200])
     expect([1, 4, 100].map((places) => of(places, NAMES))).toEqual([64, 64, 400])
     expect([1, 4, 100].map((places) => of(places, NAMES.slice(0, 1)))).toEqual([1, 4, 100])
@@ -72,7 +83,7 @@ describe('the share of a replica', () => {
     const { share } = shareOf(NAMES[0]!, NAMES)
     const others = documents(40).filter(({ _id }) => !share.isOwn(idKey(_id)))
     const waitedFor = others[3]!['_id']
-    share.waitedFor(PHASE, idKey(waitedFor))
+    share.waitedFor(memoryFor(share), idKey(waitedFor))
     const parted = partOf(share, [others], 40)
     expect(idsOf(parted.takes)).toEqual([waitedFor])
     expect(parted.left).toBe(others.length - 1)
@@ -106,7 +117,7 @@ describe('claims that share', () => {
     const results = await Promise.all(
       NAMES.map(async (self) => {
         const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
-        const claims = new Claims({
+        const claims = new ClaimsByName({
           collection,
           terms: () => TERMS,
           claimant: new Claimant(self),
@@ -136,7 +147,7 @@ describe('claims that share', () => {
     const clock = new ManualClock()
     const all = NAMES.map((self) => {
       const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
-      return new Claims({
+      return new ClaimsByName({
         collection,
         terms: () => TERMS,
         claimant: new Claimant(self),
@@ -192,7 +203,7 @@ describe('claims that share', () => {
     const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES }), clock)
     const terms = { ...TERMS, only: { phases: [PHASE], where: { task: 'ours' } } }
     const { serverClock } = await claimer(collection)
-    const claims = new Claims({
+    const claims = new ClaimsByName({
       collection,
       terms: () => terms,
       claimant: new Claimant(NAMES[0]!),
@@ -209,7 +220,7 @@ describe('claims that share', () => {
     const { serverClock } = await claimer(collection)
     const clock = new ManualClock()
     const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) }), clock)
-    const claims = new Claims({
+    const claims = new ClaimsByName({
       collection,
       terms: () => TERMS,
       claimant: new Claimant(NAMES[0]!),
@@ -232,10 +243,12 @@ describe('ranges of candidates', () => {
   const database = useDatabase()
 
   /** Up to 40 candidates, and whether the look saw nothing but unlocked ones behind the new. */
-  async function find(collection: Collection, request: Pick<CandidateRequest, 'dueBound' | 'crowded'>) {
-    const extent = extentFor([], PHASE, 40)
-    const { lists, crowded } = await lookForCandidates(collection, TERMS, { ...request, phase: PHASE, extent })
-    return { crowded, documents: choose([], PHASE, lists, extent, () => 0).documents }
+  async function find(collection: Collection, { dueBound, crowded = false }: { dueBound: Date; crowded?: boolean }) {
+    const memory = new PhaseMemory(PHASE)
+    memory.isCrowded = crowded
+    const extent = extentFor([], memory, 40)
+    const { lists } = await lookForCandidates(collection, TERMS, { memory, dueBound, extent })
+    return { crowded: memory.isCrowded, documents: choose([], memory, lists, extent, () => 0).documents }
   }
 
   test('new, unlocked and woken documents each have their part of a claim, whatever there is of the others', async () => {

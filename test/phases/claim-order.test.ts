@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { byKind } from '../../src/lock/candidates/candidates.js'
 import { byTurns, FAIR, FAIR_BESIDE_RANKS, RANKS as PARTS, UNRANKED } from '../../src/lock/candidates/order.js'
-import { idKey, RefusingDocuments, WorkSplit } from '../../src/lock/index.js'
+import { idKey, PhaseMemory, RefusingDocuments, WorkSplit } from '../../src/lock/index.js'
 import {
   type CandidateList,
   choose,
@@ -13,7 +13,7 @@ import {
 import { Admission } from '../../src/phases/engine/claim/admission.js'
 import { CrashIsolation } from '../../src/phases/engine/claim/crash-isolation.js'
 import { PhaseQueue } from '../../src/phases/engine/claim/phase-queue.js'
-import { ManualClock, PHASE } from '../lock/fixture.js'
+import { ManualClock, memoryFor, PHASE } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { type Due, KINDS, mayHold, RANKS, violations, type World } from './claim-order-model.js'
 
@@ -55,7 +55,7 @@ function worldOf(features: readonly Feature[], random: () => number) {
   })
   if (has('work split'))
     for (const { _id, isOthers } of due)
-      if (!isOthers && !split.isOwn(idKey(_id), PHASE)) split.waitedFor(PHASE, idKey(_id))
+      if (!isOthers && !split.isOwn(idKey(_id), PHASE)) split.waitedFor(memoryFor(split), idKey(_id))
   if (has('pauses')) refusing.leaveAlone(due.filter(({ isPaused }) => isPaused).map(({ _id }) => _id))
   /** What each tenant has: some of its slots are in use, its rate admits fewer, or people have paused it. */
   const free = new Map(
@@ -98,6 +98,7 @@ function worldOf(features: readonly Feature[], random: () => number) {
     keys,
     isolation,
     free,
+    memory: memoryFor(split),
     policies: [refusing, has('work split') ? split : []].flat() as SelectionPolicy[],
   }
 }
@@ -134,14 +135,18 @@ function found(
 }
 
 /** One claim: which documents it tries for, of those that have got a place. */
-async function claim({ keys, isolation, policies }: ReturnType<typeof worldOf>, world: World, random: () => number) {
+async function claim(
+  { keys, isolation, policies, memory = new PhaseMemory(PHASE) }: ReturnType<typeof worldOf>,
+  world: World,
+  random: () => number,
+) {
   const byId = new Map(world.due.map((one) => [one._id, one]))
   const isolated = isolation.forClaim(settings as never, 0)
   const keyed = keys?.forClaim(new PhaseQueue(PHASE))
   const all = [...policies, ...(keyed ? [keyed] : []), isolated]
-  const extent = extentFor(all, PHASE, world.places)
+  const extent = extentFor(all, memory, world.places)
   const lists = found(world, extent)
-  const { documents } = choose(all, PHASE, lists, extent, random)
+  const { documents } = choose(all, memory, lists, extent, random)
   const admitted = keyed ? await keyed.admit(documents) : documents
   isolation.over(isolated)
   const dues = (some: readonly Document[]) => some.map(({ _id }) => byId.get(_id as string)!)

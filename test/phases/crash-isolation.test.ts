@@ -18,7 +18,7 @@ function replicaWith(claims: readonly number[], heldMs = 10_000) {
   })
   const claim = () => {
     const admission = isolation.forClaim(settings, 0)
-    admission.choose('Creating', { lists: [], retries: [] } as never)
+    admission.choose({} as never, { lists: [], retries: [] } as never)
     return admission
   }
   /** Whether a document may be claimed that was claimed so often before. */

@@ -20,7 +20,7 @@ describe('a wake', () => {
     const waker = new Waker({
       model: thing.model,
       collection: interrupted(collection, 'updateMany', { before: steppedMeanwhile }),
-      workSplit: { isOwn: () => true, waitedFor: () => undefined },
+      ...{ isOwn: () => true, waitedFor: () => undefined },
       terms: () => TERMS,
       clock: systemClock,
       serverNow: () => systemClock.now(),
@@ -45,7 +45,7 @@ describe('a wake', () => {
       await put(collection, { _id: 'a', phase: 'Creating', lockedAt: FOR_AN_HOUR, fence: 1, progress: { heard } })
       const waker = new Waker({
         ...{ model: thing.model, collection, terms: () => TERMS, clock: systemClock },
-        workSplit: { isOwn: () => true, waitedFor: () => undefined },
+        ...{ isOwn: () => true, waitedFor: () => undefined },
         serverNow: () => systemClock.now(),
         onWoken: () => undefined,
         onError: (error) => {

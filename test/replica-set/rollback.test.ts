@@ -4,7 +4,6 @@ import { lifecycleOf } from '../../src/index.js'
 import { readBack, traceOf } from '../../src/lock/end/read-back.js'
 import {
   Claimant,
-  Claims,
   changeLockTimeout,
   childDocuments,
   childIndex,
@@ -21,7 +20,7 @@ import { changeNamed, KeptChanges } from '../../src/operations/bulk/changes.js'
 import { StepChildren } from '../../src/phases/engine/run/step-children.js'
 import { waitFor } from '../../src/phases/engine/run/step-waits.js'
 import { systemClock } from '../../src/time/index.js'
-import { claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, TERMS } from '../lock/fixture.js'
+import { ClaimsByName, claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, TERMS } from '../lock/fixture.js'
 import { eventually } from '../support/database.js'
 import { describeWithMongod } from './mongod.js'
 import { useReplicaSet } from './support.js'
@@ -90,7 +89,7 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
     const { serverClock, clock, identity } = await claimer(database.db.collection('Thing'), { name: 'old' })
     await onOldPrimary(async (db) => {
       const claimant = new Claimant(identity)
-      const claims = new Claims({ collection: byMajority(db), terms: () => TERMS, claimant, clock, serverClock })
+      const claims = new ClaimsByName({ collection: byMajority(db), terms: () => TERMS, claimant, clock, serverClock })
       await expect(claims.claimBatch(PHASE, 10)).rejects.toThrow(/timed out/)
       const local = await db.collection('Thing').findOne({ _id: 'a' as never }, { readConcern: { level: 'local' } })
       expect(local?.['lockedBy']).toMatch(new RegExp(`^${identity}`))

@@ -1,6 +1,7 @@
 import type { Collection, Document, FindCursor } from 'mongodb'
 import { type ClaimIndex, type OrderIndex, type OwnReading, onClaimIndex, readOwnFields } from '../documents/read.js'
 import { CHECKED_FIELDS } from '../documents/values.js'
+import type { PhaseMemory } from '../select/phase-memory.js'
 import type { CandidateGroup, CandidateList, Extent } from '../select/selection.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import { dueRanges, dueWithin } from './due-ranges.js'
@@ -53,14 +54,13 @@ export const candidateFields = (terms: Terms, { sized, also }: Pick<CandidateReq
 })
 
 export interface CandidateRequest {
-  readonly phase: string
+  /** The phase, and what is known from earlier looks at it. */
+  readonly memory: PhaseMemory
   readonly extent: Omit<Extent, 'places'>
   /** No document at or after this `lockedAt` is due (see dueBoundAt). */
   readonly dueBound: Date
   /** Also reads the size of each. Default: false. */
   readonly sized?: boolean | undefined
-  /** True if the last look saw more unlocked documents than it could read, and didn't get to the woken ones behind them. */
-  readonly crowded?: boolean | undefined
   /** Fields to be read besides those of the protocol. */
   readonly also?: Document | undefined
   /** Values that get no turn (see order.ts). */
@@ -72,7 +72,6 @@ export interface Seen {
   readonly lists: readonly CandidateList[]
   /** True if there may be more than was read. */
   readonly more: boolean
-  readonly crowded: boolean
 }
 
 /**
@@ -83,21 +82,22 @@ export interface Seen {
 export async function lookForCandidates(
   collection: Collection,
   terms: Terms,
-  { phase, extent, dueBound, sized = false, crowded = false, also = {} }: CandidateRequest,
+  { memory, extent, dueBound, sized = false, also = {} }: CandidateRequest,
 ): Promise<Seen> {
   const { wanted, spare, passed, without, newestFirst } = extent
   const limit = wanted + spare + passed
+  const { isCrowded } = memory
   const [fresh, waiting, alsoWoken] = await onClaimIndex(collection, (index) => {
     const reading = { limit, dueBound, without, index, newestFirst, sized, also }
     const all = (range: (typeof CANDIDATE_RANGES)[number]) =>
-      readOwnFields((how) => candidateCursor(collection, terms, phase, range, { ...reading, ...how }).toArray())
-    return Promise.all([all('fresh'), all('waiting'), crowded ? all('woken') : []])
+      readOwnFields((how) => candidateCursor(collection, terms, memory.phase, range, { ...reading, ...how }).toArray())
+    return Promise.all([all('fresh'), all('waiting'), isCrowded ? all('woken') : []])
   })
   const { released, woken } = divided(waiting)
+  memory.isCrowded = released.length >= wanted
   return {
-    lists: byKind(fresh, released, crowded ? alsoWoken : woken),
+    lists: byKind(fresh, released, isCrowded ? alsoWoken : woken),
     more: fresh.length === limit || waiting.length === limit,
-    crowded: released.length >= wanted,
   }
 }
 

@@ -2,6 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { AS_IT_STANDS, onIndex, orderIndex, readOwnFields } from '../documents/read.js'
 import { idKey, isNumber, isValid, type OddField, typeName } from '../documents/values.js'
 import { dueIn, notAfter } from '../lease/lease-state.js'
+import type { Turn } from '../select/phase-memory.js'
 import type { CandidateGroup, CandidateList } from '../select/selection.js'
 import type { Terms } from '../terms/terms.js'
 import {
@@ -49,8 +50,6 @@ export const orderIndexes = ({ priorityBy, fairBy }: ClaimOrder): Document[] =>
  * (values / 16) claims.
  */
 export class OrderedLook {
-  private readonly turns = new Map<string, Turns>()
-
   constructor(
     private readonly collection: Collection,
     private readonly order: ClaimOrder,
@@ -95,24 +94,22 @@ export class OrderedLook {
     range: 'fresh' | 'waiting',
     at: Document,
   ): Promise<Document[]> {
-    const { phase, extent, dueBound, sized = false, also = {} } = request
+    const { memory, extent, dueBound, sized = false, also = {} } = request
     const { wanted, spare, passed, without, newestFirst } = extent
     const reading = { limit: wanted + spare + passed, dueBound, without, newestFirst, sized, also, at }
     return onIndex(this.collection, orderIndex(Object.keys(at)[0]!), (index) =>
       readOwnFields((how) =>
-        candidateCursor(this.collection, terms, phase, range, { ...reading, index, ...how }).toArray(),
+        candidateCursor(this.collection, terms, memory.phase, range, { ...reading, index, ...how }).toArray(),
       ),
     )
   }
 
   /** Reads documents of the next values of a field that have due documents, an equal part of the wanted number from each. */
   private inTurn(terms: Terms, request: CandidateRequest, field: string): Promise<Document[]> {
-    const { phase, extent, dueBound, sized, also } = request
+    const { memory, extent, dueBound, sized, also } = request
     const { wanted, spare, passed, without } = extent
     const full = (request.full ?? []).filter(hasTurns)
-    const turns = this.turns.get(phase) ?? new Turns(field)
-    this.turns.set(phase, turns)
-    return turns.take(wanted + spare + passed, (values, limit) =>
+    return takeTurns(field, memory.turn, wanted + spare + passed, (values, limit) =>
       onIndex(this.collection, orderIndex(field), (hint) => {
         const others = [
           ...(without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []),
@@ -120,7 +117,7 @@ export class OrderedLook {
         ]
         // An array is found by each of its elements, and none of them leads to the next value.
         const isNoArray = { [field]: { $not: { $type: 'array' as const } } }
-        const filter = { $and: [dueIn(terms, phase), values, isNoArray, notAfter(dueBound), ...others] }
+        const filter = { $and: [dueIn(terms, memory.phase), values, isNoArray, notAfter(dueBound), ...others] }
         const projection = candidateFields(terms, { sized, also })
         return readOwnFields((how) =>
           this.collection
@@ -155,62 +152,51 @@ const hasTurns = (value: unknown): boolean => value === null || KINDS.some(({ ha
  * all of {@link KINDS}. A value of another type gets no turn, nor does an array. Each read finds the next value by skipping in the
  * index: a key or two for a value whose documents all sleep.
  */
-class Turns {
-  /** Absent: at the beginning. */
-  private after: { readonly value: unknown } | undefined
-  /** True if there is nothing more of the type of `after`. */
-  private isKindOver = false
-  /** The number of values that had documents due last time: this many share a claim. */
-  private sharers = MOST_TURNS
-
-  constructor(private readonly field: string) {}
-
-  async take(
-    wanted: number,
-    read: (values: Filter<Document>, limit: number) => Promise<Document[]>,
-  ): Promise<Document[]> {
-    const turns = Math.min(MOST_TURNS, wanted)
-    const each = Math.ceil(wanted / Math.min(turns, this.sharers))
-    const found = new Map<string, Document[]>()
-    // Once round: from where it is to the end, then from the beginning on.
-    for (let ends = this.after ? 2 : 1; found.size < turns && ends > 0; ) {
-      const { values, isToTheEnd } = this.next()
-      const documents = await read({ [this.field]: values } as Filter<Document>, each)
-      const keys = Map.groupBy(documents, (document) => idKey(document[this.field] ?? null))
-      const isRound = [...keys.keys()].some((key) => found.has(key))
-      const others = [...keys].filter(([key]) => !found.has(key))
-      const room = turns - found.size
-      for (const [key, own] of others.slice(0, room)) this.took(key, own, found)
-      if (isRound || others.length > room) break // the next claim goes on after the last that was taken
-      if (documents.length === each) continue
-      if (isToTheEnd) {
-        this.after = undefined
-        ends -= 1
-      } else if (this.after) this.isKindOver = true
-      else this.after = { value: null }
+async function takeTurns(
+  field: string,
+  turn: Turn,
+  wanted: number,
+  read: (values: Filter<Document>, limit: number) => Promise<Document[]>,
+): Promise<Document[]> {
+  const turns = Math.min(MOST_TURNS, wanted)
+  const each = Math.ceil(wanted / Math.min(turns, turn.sharers ?? MOST_TURNS))
+  const found = new Map<string, Document[]>()
+  // Once round: from where it is to the end, then from the beginning on.
+  for (let ends = turn.after ? 2 : 1; found.size < turns && ends > 0; ) {
+    const { values, isToTheEnd } = nextValues(turn)
+    const documents = await read({ [field]: values } as Filter<Document>, each)
+    const keys = Map.groupBy(documents, (document) => idKey(document[field] ?? null))
+    const isRound = [...keys.keys()].some((key) => found.has(key))
+    const others = [...keys].filter(([key]) => !found.has(key))
+    const room = turns - found.size
+    for (const [key, own] of others.slice(0, room)) {
+      found.set(key, own)
+      turn.after = { value: own[0]![field] ?? null }
+      turn.isKindOver = false
     }
-    this.sharers = Math.max(1, found.size)
-    return [...found.values()].flat()
+    if (isRound || others.length > room) break // the next claim goes on after the last that was taken
+    if (documents.length === each) continue
+    if (isToTheEnd) {
+      turn.after = undefined
+      ends -= 1
+    } else if (turn.after) turn.isKindOver = true
+    else turn.after = { value: null }
   }
+  turn.sharers = Math.max(1, found.size)
+  return [...found.values()].flat()
+}
 
-  /** Returns the values to be read next, and true if none come after them. */
-  private next(): { readonly values: object; readonly isToTheEnd: boolean } {
-    const value = this.after?.value
-    if (value === undefined) return { values: { $eq: null }, isToTheEnd: false }
-    const later = KINDS.slice(KINDS.findIndex(({ has }) => has(value)) + 1)
-    if (value === null || (this.isKindOver && later.length > 0))
-      return { values: { $type: later.map(({ type }) => type) }, isToTheEnd: true }
-    // No number is greater than NaN, which sorts before all of them.
-    const isFirst = isNumber(value) && Number.isNaN(Number(value))
-    const values = isFirst ? { $gte: Number.NEGATIVE_INFINITY } : { $gt: value }
-    return { values, isToTheEnd: later.length === 0 }
-  }
-
-  private took(key: string, own: Document[], found: Map<string, Document[]>): void {
-    found.set(key, own)
-    this.after = { value: own[0]![this.field] ?? null }
-    this.isKindOver = false
-  }
+/** Returns the values to be read next, and true if none come after them. */
+function nextValues({ after, isKindOver }: Turn): { readonly values: object; readonly isToTheEnd: boolean } {
+  const value = after?.value
+  if (value === undefined) return { values: { $eq: null }, isToTheEnd: false }
+  const later = KINDS.slice(KINDS.findIndex(({ has }) => has(value)) + 1)
+  if (value === null || (isKindOver && later.length > 0))
+    return { values: { $type: later.map(({ type }) => type) }, isToTheEnd: true }
+  // No number is greater than NaN, which sorts before all of them.
+  const isFirst = isNumber(value) && Number.isNaN(Number(value))
+  const values = isFirst ? { $gte: Number.NEGATIVE_INFINITY } : { $gt: value }
+  return { values, isToTheEnd: later.length === 0 }
 }
 
 /**

@@ -1,18 +1,17 @@
-import type { Document, Filter } from 'mongodb'
-import { isSharded } from '../../database/index.js'
+import type { Document } from 'mongodb'
 import { type CandidateRequest, lookForCandidates, type Seen } from '../candidates/candidates.js'
 import { type ClaimOrder, OrderedLook, oddRank, orderIndexes } from '../candidates/order.js'
-import { isDatabaseError, onClaimIndex } from '../documents/read.js'
 import { idBytes, idKey, type OddField, oddFields } from '../documents/values.js'
-import { isDefiniteRefusal, type Refused } from '../documents/write.js'
-import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
+import type { Refused } from '../documents/write.js'
+import { onlyIn } from '../lease/lease-state.js'
 import type { ServerClock } from '../lease/server-clock.js'
 import { Contention } from '../select/contention.js'
+import type { PhaseMemory } from '../select/phase-memory.js'
 import { RefusingDocuments } from '../select/refusing-documents.js'
-import { type Chosen, choose, type Extent, extentFor, type SelectionPolicy } from '../select/selection.js'
+import { type Chosen, choose, extentFor, type SelectionPolicy } from '../select/selection.js'
 import { WorkSplit } from '../select/work-split.js'
 import type { Terms } from '../terms/terms.js'
-import { ClaimPace, claimCommands, fittingInto, MissedIds, withFewLarge } from './claim-commands.js'
+import { claimCommands, fittingInto, MissedIds, withFewLarge } from './claim-commands.js'
 import {
   addTaken,
   type Claimed,
@@ -87,6 +86,9 @@ export const nothingClaimed: ClaimResult = {
 /** The bytes of `_id`s that one command names: it holds 16 MB, and names them up to twice. A larger `_id` is left alone. */
 const MOST_ID_BYTES = 2_000_000
 
+/** The part of a lease within which a claim is in time: a slower one's leases are renewed only once it is over. */
+const IN_TIME_PART = 1 / 3
+
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as a different one', isMended: false }
 
 const idOf = (document: Document): unknown => document['_id']
@@ -105,12 +107,11 @@ export class Claims {
   private readonly workSplit: WorkSplit
   private readonly contention: Contention
   private readonly random: () => number
-  private readonly pace: ClaimPace
+  /** True if a command of the claim under way has failed, or its outcome is unknown. */
+  private hasFailed = false
   private readonly missed: MissedIds
   private readonly writer: ClaimWriter
   private readonly lookFor: (terms: Terms, request: CandidateRequest) => Promise<Seen>
-  /** Phases with more unlocked documents than the last look could read: it didn't get to the woken ones behind them. */
-  private readonly crowded = new Set<string>()
 
   constructor(private readonly options: ClaimsOptions) {
     const { collection, claimant, clock, random = Math.random } = options
@@ -119,7 +120,6 @@ export class Claims {
     const alone = { self: claimant.identity, replicas: [claimant.identity] }
     this.workSplit = options.workSplit ?? new WorkSplit(() => alone, clock)
     this.contention = new Contention(() => this.workSplit.of > 1, random)
-    this.pace = new ClaimPace(clock)
     this.missed = new MissedIds(collection)
     const { order = {} } = options
     const ordered = orderIndexes(order).length > 0 ? new OrderedLook(collection, order) : undefined
@@ -127,7 +127,7 @@ export class Claims {
       ? (...asked) => ordered.look(...asked)
       : (...asked) => lookForCandidates(collection, ...asked)
     const onRetry = (error: unknown) => {
-      this.pace.failed()
+      this.hasFailed = true
       options.onRetry?.(error)
     }
     this.writer = new ClaimWriter({ ...options, onRetry, onStuck: (id) => this.refusing.stuckAt(id) })
@@ -143,7 +143,7 @@ export class Claims {
    * @param admission default: all chosen documents are tried for
    */
   async claimBatch(
-    phase: string,
+    memory: PhaseMemory,
     limit: number,
     won: Won = () => undefined,
     callers: readonly SelectionPolicy[] = [],
@@ -152,11 +152,13 @@ export class Claims {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
     if (!dueBound) return nothingClaimed // the next look brings the time
+    const { phase, most } = memory
     const policies = this.policiesFor(terms, phase, callers)
-    const extent = extentFor(policies, phase, Math.min(limit, this.pace.most(phase)))
+    const extent = extentFor(policies, memory, Math.min(limit, most))
     const full = admission?.full() ?? []
-    const { lists, more } = await this.look(terms, phase, extent, dueBound, full)
-    const chosen = choose(policies, phase, lists, extent, this.random)
+    const sized = most < Number.POSITIVE_INFINITY
+    const { lists, more } = await this.lookFor(terms, { memory, extent, dueBound, sized, full })
+    const chosen = choose(policies, memory, lists, extent, this.random)
     const admitted = admission ? await admission.admit(chosen.documents) : chosen.documents
     const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
@@ -164,10 +166,10 @@ export class Claims {
     // Some values have turned out to have no slot: behind them there may be others.
     const isHeldUp = more && heldBack > 0 && !admission?.isExhausted
     if (admitted.length === 0) return { ...nothingClaimed, left, againInMs, more, cut: isHeldUp }
-    const { tried, taken, cut } = await this.claim(terms, phase, { ...chosen, documents: admitted, spares }, won)
+    const { tried, taken, cut } = await this.claim(terms, memory, { ...chosen, documents: admitted, spares }, won)
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
-    for (const policy of policies) policy.learn?.(phase, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
+    for (const policy of policies) policy.learn?.(memory, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
     const { claimed, broken, refused } = taken
     // Those that no claim can name.
     const unmatched = await this.missed.quarantine(terms, phase, missed).catch((error: unknown) => {
@@ -194,25 +196,10 @@ export class Claims {
     return [refusing, isShared(terms, phase) ? workSplit : [], ...callers, contention].flat()
   }
 
-  private async look(
-    terms: Terms,
-    phase: string,
-    extent: Extent,
-    dueBound: Date,
-    full: readonly unknown[],
-  ): Promise<Seen> {
-    const sized = this.pace.most(phase) < Number.POSITIVE_INFINITY
-    const request = { phase, extent, dueBound, sized, crowded: this.crowded.has(phase), full }
-    const seen = await this.lookFor(terms, request)
-    if (seen.crowded) this.crowded.add(phase)
-    else this.crowded.delete(phase)
-    return seen
-  }
-
   /** Tries for candidates and, if some refuse, for others in their place. */
   private async claim(
     terms: Terms,
-    phase: string,
+    memory: PhaseMemory,
     { documents, spares }: Chosen,
     won: Won,
   ): Promise<{ tried: Document[]; taken: Taken; cut: boolean }> {
@@ -225,13 +212,13 @@ export class Claims {
       const { fitting, tooLarge, left } = fittingInto(some, MOST_ID_BYTES)
       cut ||= left > 0 || some.length < next.length
       tried.push(...fitting, ...tooLarge.map(({ document }) => document))
-      const result = await this.tryFor(terms, phase, fitting, won).catch((error: unknown) => {
+      const result = await this.tryFor(terms, memory, fitting, won).catch((error: unknown) => {
         if (taken.claimed.length === 0) throw error
         return undefined // the documents won are to be used
       })
       if (!result) break
       const refused = [...result.refused, ...tooLarge.map(({ document, error }) => ({ id: idOf(document), error }))]
-      this.refusing.refusedIn(phase, refused)
+      this.refusing.refusedIn(memory, refused)
       addTaken(taken, { ...result, refused })
       const free = documents.length - taken.claimed.length
       next = refused.length > 0 && !cut ? open.slice(0, free) : []
@@ -240,16 +227,24 @@ export class Claims {
     return { tried, taken, cut }
   }
 
-  private async tryFor(terms: Terms, phase: string, candidates: readonly Document[], won: Won): Promise<Taken> {
-    const apart = this.refusing.hasRefusingIn(phase)
+  private async tryFor(terms: Terms, memory: PhaseMemory, candidates: readonly Document[], won: Won): Promise<Taken> {
+    const apart = memory.newestFirst !== undefined // some have just refused: one command for each is cheaper than several that fail
     const commands = claimCommands(candidates, {
       isSuspect: (id) => apart || this.refusing.isSuspect(id),
       wasMissed: (id) => this.missed.has(id),
     })
-    const claim = () => this.writer.claim(terms, phase, commands, won)
-    const taken = await this.pace.timed(phase, candidates.length, terms.leaseMs, claim)
-    for (const { lease } of taken.claimed) this.refusing.remove(lease.id)
-    return taken
+    const { clock } = this.options
+    const sentAtMs = clock.monotonicMs()
+    this.hasFailed = false
+    let isInTime = false
+    try {
+      const taken = await this.writer.claim(terms, memory.phase, commands, won)
+      isInTime = !this.hasFailed && clock.monotonicMs() - sentAtMs <= terms.leaseMs * IN_TIME_PART
+      for (const { lease } of taken.claimed) this.refusing.remove(lease.id)
+      return taken
+    } finally {
+      memory.took(candidates.length, isInTime)
+    }
   }
 
   /** Candidates that this claim tried for but neither got nor quarantined. */
@@ -267,17 +262,18 @@ export class Claims {
    * @returns `notFound`: the number of documents in this replica's share that were not there, not due, or held by another replica
    */
   async claimNamed(
-    phase: string,
+    memory: PhaseMemory,
     ids: readonly unknown[],
     won: Won = () => undefined,
   ): Promise<ClaimResult & { notFound: number }> {
     const terms = this.options.terms()
+    const { phase } = memory
     const nameable = ids.filter((id) => !this.refusing.isSuspect(id) && idBytes(id) <= MOST_ID_BYTES)
     const shares = isShared(terms, phase)
     const { own = [], others = [] } = Object.groupBy(nameable, (id) =>
       !shares || this.workSplit.isOwn(idKey(id), phase) ? 'own' : 'others',
     )
-    const againInMs = others.length > 0 ? this.workSplit.leave(phase, others.map(idKey)) : 0
+    const againInMs = others.length > 0 ? this.workSplit.leave(memory, others.map(idKey)) : 0
     const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }
     const together = own.length > 0 ? [{ ids: own, areNew: false }] : []
     const { claimed, broken, refused } = await this.writer.claim(unsuspected, phase, { together, apart: [] }, won)

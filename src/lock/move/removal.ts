@@ -7,6 +7,7 @@ import { isDue, isNotHeld } from '../lease/lease-state.js'
 import { outboxAfterRemoval, removedPhase } from '../outbox/outbox.js'
 import { historyWith } from '../record/step-end.js'
 import { type Quarantined, quarantineAmong } from '../repair/repair.js'
+import { PhaseMemory } from '../select/phase-memory.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { choose, extentFor } from '../select/selection.js'
 import {
@@ -156,9 +157,10 @@ export async function removeFinal(
   { phase, keepForMs, limit, dueBound, random, refusing, notifying }: RemovalRequest,
 ): Promise<RemovalResult> {
   const policies = refusing ? [refusing] : []
-  const extent = extentFor(policies, phase, limit)
-  const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
-  const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
+  const memory = new PhaseMemory(phase)
+  const extent = extentFor(policies, memory, limit)
+  const { lists } = await lookForCandidates(collection, terms, { memory, extent, dueBound })
+  const ids = choose(policies, memory, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, quarantined: [], refused: [] }
   const due = (some: readonly unknown[]) => ({ ...withIds(some), $and: [{ phase, $expr: isDue(terms) }] })
   const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }

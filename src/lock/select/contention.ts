@@ -1,3 +1,4 @@
+import type { PhaseMemory } from './phase-memory.js'
 import { type Attempt, type Candidates, eachList, type SelectionPolicy } from './selection.js'
 
 /** Losing more than this share of the candidates is no accident. */
@@ -10,32 +11,29 @@ const SPREAD = 4
  * four times the number of candidates.
  */
 export class Contention implements SelectionPolicy {
-  private readonly contended = new Set<string>()
-
   /** @param isShared true if others are known and are left their share: then picks aren't spread */
   constructor(
     private readonly isShared: () => boolean,
     private readonly random: () => number,
   ) {}
 
-  reach(phase: string) {
-    return this.isSpread(phase) ? { times: SPREAD } : {}
+  reach(memory: PhaseMemory) {
+    return this.isSpread(memory) ? { times: SPREAD } : {}
   }
 
-  choose(phase: string, candidates: Candidates): Candidates {
-    if (!this.isSpread(phase)) return candidates
+  choose(memory: PhaseMemory, candidates: Candidates): Candidates {
+    if (!this.isSpread(memory)) return candidates
     return eachList(candidates, (documents) => {
       const start = Math.floor(this.random() * documents.length)
       return [...documents.slice(start), ...documents.slice(0, start)]
     })
   }
 
-  learn(phase: string, { tried, missed }: Attempt): void {
-    if (tried.length > 1 && missed.length > tried.length * MUCH) this.contended.add(phase)
-    else this.contended.delete(phase)
+  learn(memory: PhaseMemory, { tried, missed }: Attempt): void {
+    memory.isContended = tried.length > 1 && missed.length > tried.length * MUCH
   }
 
-  private isSpread(phase: string): boolean {
-    return this.contended.has(phase) && !this.isShared()
+  private isSpread({ isContended }: PhaseMemory): boolean {
+    return isContended && !this.isShared()
   }
 }

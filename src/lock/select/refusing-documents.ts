@@ -1,5 +1,6 @@
 import type { Clock } from '../../time/index.js'
 import { idBytes, idKey } from '../documents/values.js'
+import type { PhaseMemory } from './phase-memory.js'
 import { type Attempt, type Candidates, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 const FIRST_PAUSE_MS = 5_000
@@ -30,18 +31,12 @@ export class RefusingDocuments implements SelectionPolicy {
   private readonly named = new Map<string, unknown>()
   private namedBytes = 0
   private leftAlone: ReadonlyMap<string, unknown> = new Map()
-  /**
-   * Phases whose last claim met documents that refuse, and true if the next claim begins with the newest. It alternates with the oldest, so that
-   * documents behind any number of refusing ones wait for one claim and not for all of those.
-   */
-  private readonly refusingPhases = new Map<string, { readonly newestFirst: boolean }>()
 
   constructor(private readonly clock: Clock) {}
 
-  reach(phase: string): Reach {
+  reach({ newestFirst }: PhaseMemory): Reach {
     const without = { without: this.ids(), passed: this.unnamed }
-    const known = this.refusingPhases.get(phase)
-    return known ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: known.newestFirst } : without
+    return newestFirst === undefined ? without : { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst }
   }
 
   /** Replaces the documents that people have paused. Returns true if one of the former list is no longer paused. */
@@ -53,7 +48,7 @@ export class RefusingDocuments implements SelectionPolicy {
   }
 
   /** Chooses. Those whose pause is over are tried again, apart from the others. */
-  choose(_phase: string, candidates: Candidates): Candidates {
+  choose(_memory: PhaseMemory, candidates: Candidates): Candidates {
     if (this.size === 0 && this.leftAlone.size === 0) return candidates
     const retries = [...candidates.retries]
     const others = eachList(candidates, (documents) =>
@@ -67,20 +62,14 @@ export class RefusingDocuments implements SelectionPolicy {
     return { ...others, retries }
   }
 
-  learn(phase: string, { hasRefused }: Attempt): void {
-    if (hasRefused) this.refusingPhases.set(phase, { newestFirst: !this.refusingPhases.get(phase)?.newestFirst })
-    else this.refusingPhases.delete(phase)
+  learn(memory: PhaseMemory, { hasRefused }: Attempt): void {
+    memory.newestFirst = hasRefused ? !memory.newestFirst : undefined
   }
 
-  /** True if some in a phase have just refused, so that others may do so: one command for each is cheaper than several that fail. */
-  hasRefusingIn(phase: string): boolean {
-    return this.refusingPhases.has(phase)
-  }
-
-  /** Notes that these have refused a claim. */
-  refusedIn(phase: string, refused: readonly { readonly id: unknown }[]): void {
+  /** Notes that these have refused a claim: others of the phase may do so, and one command for each is cheaper than several that fail. */
+  refusedIn(memory: PhaseMemory, refused: readonly { readonly id: unknown }[]): void {
     for (const { id } of refused) this.add(id)
-    if (refused.length > 0 && !this.refusingPhases.has(phase)) this.refusingPhases.set(phase, { newestFirst: false })
+    if (refused.length > 0) memory.newestFirst ??= false
   }
 
   /**

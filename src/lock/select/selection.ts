@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { idKey } from '../documents/values.js'
+import type { PhaseMemory } from './phase-memory.js'
 import { firstOf, inTurns, listed, type NextDocument, shared } from './places.js'
 
 /*
@@ -65,9 +66,9 @@ export interface Attempt {
 
 /** One reason to try for some documents rather than others. Each claim goes through all of its methods before the next one does. */
 export interface SelectionPolicy {
-  reach?(phase: string, places: number): Reach
+  reach?(memory: PhaseMemory, places: number): Reach
   /** Removes or reorders documents, each for itself: a decision that depends on those that get places is for `admits`. */
-  choose?(phase: string, candidates: Candidates, places: number): Choice
+  choose?(memory: PhaseMemory, candidates: Candidates, places: number): Choice
   /**
    * True if a document may have a place beside those that have one. Called in the order of the places; a document that isn't admitted once isn't
    * asked about again in this claim.
@@ -75,7 +76,7 @@ export interface SelectionPolicy {
   admits?(document: Document): boolean
   /** All policies have admitted it: it has a place. */
   placed?(document: Document): void
-  learn?(phase: string, attempt: Attempt): void
+  learn?(memory: PhaseMemory, attempt: Attempt): void
 }
 
 /** The most that one look reads, whatever the policies ask for: 2,000 take the server 12 ms, 500 take 8 (measured). */
@@ -88,8 +89,8 @@ export interface Extent extends Required<Omit<Reach, 'most' | 'times'>> {
   readonly wanted: number
 }
 
-export function extentFor(policies: readonly SelectionPolicy[], phase: string, limit: number): Extent {
-  const reaches = policies.map((policy) => policy.reach?.(phase, limit) ?? {})
+export function extentFor(policies: readonly SelectionPolicy[], memory: PhaseMemory, limit: number): Extent {
+  const reaches = policies.map((policy) => policy.reach?.(memory, limit) ?? {})
   const sum = (of: (reach: Reach) => number | undefined) => reaches.reduce((all, reach) => all + (of(reach) ?? 0), 0)
   const places = Math.min(limit, ...reaches.map(({ most }) => most ?? limit))
   const times = Math.max(1, ...reaches.map((reach) => reach.times ?? 1))
@@ -117,7 +118,7 @@ export interface Chosen {
  */
 export function choose(
   policies: readonly SelectionPolicy[],
-  phase: string,
+  memory: PhaseMemory,
   found: readonly CandidateList[],
   { places, spare }: Pick<Extent, 'places' | 'spare'>,
   random: () => number,
@@ -126,7 +127,7 @@ export function choose(
   let left = 0
   let againInMs = 0
   for (const policy of policies) {
-    const choice: Choice = policy.choose?.(phase, candidates, places) ?? candidates
+    const choice: Choice = policy.choose?.(memory, candidates, places) ?? candidates
     candidates = choice
     left += choice.left ?? 0
     againInMs = Math.max(againInMs, choice.againInMs ?? 0)

@@ -1,6 +1,6 @@
-import { Long } from 'mongodb'
 import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/values.js'
+import type { PhaseMemory } from './phase-memory.js'
 import { type Attempt, type Candidates, type Choice, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 /** A lifecycle's live replicas, as known to one of them; of one phase, those that take its documents now. */
@@ -46,8 +46,6 @@ const ANY_REPLICA_AFTER_MS = 2_500
  * designs in between).
  */
 export class WorkSplit implements SelectionPolicy {
-  /** Others' documents, by phase. */
-  private readonly seen = new Map<string, SeenDocuments>()
   /** Keys of other replicas' documents that the current claim takes over because there is room. */
   private late: ReadonlySet<string> = NONE
   private doubled = 1
@@ -66,7 +64,7 @@ export class WorkSplit implements SelectionPolicy {
   }
 
   /** Asks for the number of candidates that all of them take, and some more if that is few. */
-  reach(phase: string, places: number): Reach {
+  reach({ phase }: PhaseMemory, places: number): Reach {
     const sharers = this.sharersOf(phase)
     return { times: sharers === 1 ? 1 : sharers * Math.max(1, LEAST_READ / places) }
   }
@@ -75,14 +73,15 @@ export class WorkSplit implements SelectionPolicy {
     return Math.max(1, this.membership(phase).replicas.length)
   }
 
-  choose(phase: string, candidates: Candidates, places: number): Choice {
+  choose(memory: PhaseMemory, candidates: Candidates, places: number): Choice {
+    const { phase } = memory
     this.late = NONE
     if (this.sharersOf(phase) === 1) {
-      this.seen.delete(phase)
+      memory.isAlone()
       return candidates
     }
     const now = this.clock.monotonicMs()
-    const seen = this.seenIn(phase)
+    const seen = memory.seenAt(now)
     const others = new Map<string, number>()
     const own = eachList(candidates, (documents) =>
       documents.filter((document) => {
@@ -111,7 +110,7 @@ export class WorkSplit implements SelectionPolicy {
     return { ...own, lists, left: others.size - taken.size, againInMs: late.size > taken.size ? 0 : againInMs }
   }
 
-  learn(_phase: string, { tried, missed }: Attempt): void {
+  learn(_memory: PhaseMemory, { tried, missed }: Attempt): void {
     const lateOf = (ids: readonly unknown[]) => ids.filter((id) => this.late.has(idKey(id))).length
     if (this.late.size > 0) this.tookOver(lateOf(tried), lateOf(missed))
   }
@@ -127,23 +126,16 @@ export class WorkSplit implements SelectionPolicy {
    * Leaves documents, said to be due, to the replicas whose share they are: their time runs from now on.
    * @returns the milliseconds after which it is worth looking for those that are still there
    */
-  leave(phase: string, keys: readonly string[]): number {
+  leave(memory: PhaseMemory, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
-    const seen = this.seenIn(phase)
+    const seen = memory.seenAt(now)
     for (const key of keys) seen.announce(key, now)
     return this.patienceMs(keys.length)
   }
 
   /** Notes another replica's document whose time is up already: if it is due now, it is taken like one that has been there for long. */
-  waitedFor(phase: string, key: string): void {
-    this.seenIn(phase).announce(key, Number.NEGATIVE_INFINITY)
-  }
-
-  private seenIn(phase: string): SeenDocuments {
-    const seen = this.seen.get(phase) ?? new SeenDocuments()
-    this.seen.set(phase, seen)
-    seen.turn(this.clock.monotonicMs())
-    return seen
+  waitedFor(memory: PhaseMemory, key: string): void {
+    memory.seenAt(this.clock.monotonicMs()).announce(key, Number.NEGATIVE_INFINITY)
   }
 
   private patienceMs(documents: number): number {
@@ -167,55 +159,6 @@ export class WorkSplit implements SelectionPolicy {
     let rank = 0
     for (let i = 1; i < this.seeds.length && rank < 2; i += 1) if (mixed(hash ^ this.seeds[i]!) > own) rank += 1
     return rank
-  }
-}
-
-/** The time after which a document that isn't seen again is forgotten; it may take twice that. */
-const KEPT_FOR_MS = 3_000
-/** With more than this the next look starts a new map, and still keeps those that it sees again: small maps are quicker. */
-const MOST_KEPT = 1_000
-/** With more than this, those only heard of are forgotten: their time then starts at a look. */
-const MOST_ANNOUNCED = 10_000
-
-/**
- * One phase's documents in other replicas' shares, each with the time since which this replica has known it to be due and unclaimed.
- * A look at fewer documents than the one before forgets none of them.
- */
-class SeenDocuments {
-  /** By key and fence: a claim raises the fence, which restarts the time. Numbers only, because there are thousands a second. */
-  private recent = new Map<string, number>()
-  private before = new Map<string, number>()
-  /** By key: said to be due, not seen yet. */
-  private readonly announced = new Map<string, number>()
-  private turnedAtMs = Number.NEGATIVE_INFINITY
-
-  /** Forgets documents that haven't been seen for long. To be called before a look's results are read, so that all of them are kept. */
-  turn(now: number): void {
-    if (now - this.turnedAtMs < KEPT_FOR_MS && this.recent.size < MOST_KEPT) return
-    this.turnedAtMs = now
-    this.before = this.recent
-    this.recent = new Map()
-  }
-
-  /** @returns the time since which it has been due and unclaimed */
-  see(key: string, fence: unknown, now: number): number {
-    const at = typeof fence === 'number' || Long.isLong(fence) ? `${key} ${fence}` : key
-    const known = this.recent.get(at)
-    if (known !== undefined && this.announced.size === 0) return known
-    const since = Math.min(known ?? this.before.get(at) ?? now, this.announced.get(key) ?? now)
-    this.recent.set(at, since)
-    return since
-  }
-
-  /** To be called after a look: a document that it didn't show was taken, or is far from its turn. */
-  looked(): void {
-    this.announced.clear()
-  }
-
-  /** Notes that it is said to have been due since then. */
-  announce(key: string, since: number): void {
-    if (this.announced.size >= MOST_ANNOUNCED) this.announced.clear()
-    this.announced.set(key, Math.min(since, this.announced.get(key) ?? since))
   }
 }
 

@@ -1,4 +1,4 @@
-import { idKey, WorkSplit } from '../../../src/lock/index.js'
+import { idKey, PhaseMemory, WorkSplit } from '../../../src/lock/index.js'
 import type { Clock } from '../../../src/time/index.js'
 import type { Machine, Move } from '../explore.js'
 
@@ -16,6 +16,7 @@ export interface SharingWorld {
   readonly ms: number
   /** What this replica knows of what falls to the other one. */
   readonly share: WorkSplit
+  readonly memory: PhaseMemory
   /** Due documents, the longest untouched first. */
   readonly due: readonly string[]
   readonly running: readonly string[]
@@ -36,15 +37,19 @@ export class SharingMachine implements Machine<SharingWorld> {
     const ids = Array.from({ length: 40 }, (_, n) => `d${n}`)
     const [own, others] = [ids.filter((id) => share.isOwn(idKey(id))), ids.filter((id) => !share.isOwn(idKey(id)))]
     this.own = new Set(own.slice(0, 4))
-    this.initial = [{ ms: 0, share, due: [...this.own, ...others.slice(0, 2)], running: [] }]
+    this.initial = [
+      { ms: 0, share, memory: new PhaseMemory(PHASE), due: [...this.own, ...others.slice(0, 2)], running: [] },
+    ]
   }
 
   private get clock(): Clock {
     return { now: () => new Date(0), monotonicMs: () => (this.passes ? this.nowMs : 0) }
   }
 
-  keyOf({ ms, share, due, running }: SharingWorld): string {
-    return JSON.stringify([ms, due, running, share], (_key, value) => (value instanceof Map ? [...value] : value))
+  keyOf({ ms, share, memory, due, running }: SharingWorld): string {
+    return JSON.stringify([ms, due, running, share, memory], (_key, value) =>
+      value instanceof Map ? [...value] : value,
+    )
   }
 
   *moves(world: SharingWorld): Generator<Move<SharingWorld>> {
@@ -63,12 +68,12 @@ export class SharingMachine implements Machine<SharingWorld> {
   /** Claims what has its turn. */
   private round(world: SharingWorld): Move<SharingWorld> {
     this.nowMs = world.ms
-    const share = copyOf(world.share)
+    const [share, memory] = [copyOf(world.share), copyOf(world.memory)]
     const places = PLACES - world.running.length
     const released = world.due.map((_id) => ({ _id }))
     const candidates = { lists: [{ least: 0, documents: released }], retries: [] }
     const claimed = share
-      .choose(PHASE, candidates, places)
+      .choose(memory, candidates, places)
       .lists.flatMap(({ documents }) => documents)
       .map(({ _id }) => String(_id))
       .slice(0, places)
@@ -76,6 +81,7 @@ export class SharingMachine implements Machine<SharingWorld> {
     const to: SharingWorld = {
       ...world,
       share,
+      memory,
       due: world.due.filter((id) => !claimed.includes(id)),
       running: [...world.running, ...claimed.filter((id) => this.own.has(id))].sort(),
     }

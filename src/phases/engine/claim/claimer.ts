@@ -154,6 +154,12 @@ export class Claimer {
     }
   }
 
+  /** Notes another replica's document whose time is up already: if it is due now, it is claimed like one that has been there for long. */
+  waitedFor(phase: string, key: string): void {
+    const queue = this.queues.of(phase)
+    if (queue) this.options.workSplit.waitedFor(queue.memory, key)
+  }
+
   /** Claims while there is room. Call it whenever there may be more room than before. */
   claimIfRoom(): void {
     if (!this.current && this.next()) this.run(() => this.claimWhileRoom())
@@ -198,7 +204,7 @@ export class Claimer {
     const { isolation } = this.options
     const isolated = isolation.forClaim(this.env.model.settings, this.passedOver)
     isolated.own.total += ids.length // none of them is a suspect
-    const result = await this.claim(queue, isolated, (won) => this.claims.claimNamed(queue.phase, ids, won))
+    const result = await this.claim(queue, isolated, (won) => this.claims.claimNamed(queue.memory, ids, won))
     if (!result) return
     // The ring may have come before they were stored.
     if (result.notFound > 0) queue.retryIn(0, this.now())
@@ -235,7 +241,7 @@ export class Claimer {
         won(some)
       }
       const policies = admission?.hasKeys ? [admission, isolated] : [isolated]
-      const result = await this.claims.claimBatch(phase, limit, count, policies, admission)
+      const result = await this.claims.claimBatch(queue.memory, limit, count, policies, admission)
       this.noIndex.succeeded()
       return result
     }

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import type { Candidates, Reach, SelectionPolicy } from '../../../lock/index.js'
+import type { Candidates, PhaseMemory, Reach, SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../model/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -177,7 +177,7 @@ export class IsolatedClaim implements SelectionPolicy {
     return { spare: Math.min(MOST_PASSED_OVER, 2 * this.passedBefore) }
   }
 
-  choose(_phase: string, candidates: Candidates): Candidates {
+  choose(_memory: PhaseMemory, candidates: Candidates): Candidates {
     this.passedOver = 0
     return candidates
   }

@@ -1,3 +1,4 @@
+import { PhaseMemory } from '../../../lock/index.js'
 import { SlotWaiter } from '../limits/limit-leases.js'
 
 /** The furthest time ahead that a queue remembers. Later ones are left to ticks. */
@@ -88,6 +89,8 @@ export interface ClaimReport {
 export class PhaseQueue {
   /** Its place in line for slots. */
   readonly slots = new SlotWaiter()
+  /** What the claims of the phase have learnt. */
+  readonly memory: PhaseMemory
   private known: QueueState = { is: 'idle' }
   private ownTicket: number | undefined
   /** The keys of documents that a ring has reported: they may not be stored yet when a claim looks for them. */
@@ -100,7 +103,9 @@ export class PhaseQueue {
   private readonly waitsFor = new Set<Obstacle>()
   private foundNone = false
 
-  constructor(readonly phase: string) {}
+  constructor(readonly phase: string) {
+    this.memory = new PhaseMemory(phase)
+  }
 
   get state(): QueueState {
     return this.known

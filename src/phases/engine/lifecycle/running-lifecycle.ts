@@ -79,7 +79,9 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const runner = new LifecycleRunner(own, parts, workSplit, handlers)
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   const waker = new Waker({
-    ...{ ...own, workSplit },
+    ...own,
+    isOwn: (key, phase) => workSplit.isOwn(key, phase),
+    waitedFor: (phase, key) => runner.claimer.waitedFor(phase, key),
     // Woken documents are claimed here immediately, if there is room; other replicas are notified.
     onWoken: (phases, woken) => {
       outage.succeeded()

@@ -150,7 +150,7 @@ export class ParentNotifier implements RelatedLifecycles {
     const terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
     const waker = new Waker({
       ...{ model, clock, serverNow, collection: this.collectionOf(model), terms: () => terms },
-      workSplit: { isOwn: () => true, waitedFor: () => undefined },
+      ...{ isOwn: () => true, waitedFor: () => undefined },
       onWoken: (phases) => ringOthers({ lifecycles: [lifecycle], phases }),
       onError: (error) => this.outage.failed(error),
     })

@@ -1,13 +1,5 @@
 import type { Document } from 'mongodb'
-import {
-  hasToken,
-  idKey,
-  LEASE_FIELDS,
-  readOwnFields,
-  type WorkSplit,
-  wakeSleepers,
-  wasPutToSleep,
-} from '../../../lock/index.js'
+import { hasToken, idKey, LEASE_FIELDS, readOwnFields, wakeSleepers, wasPutToSleep } from '../../../lock/index.js'
 import type { News } from '../../background/background.js'
 import { workingPhases } from '../../model/model.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
@@ -27,8 +19,10 @@ const SAME_NEWS_MS = 60_000
 
 export interface WakerOptions
   extends Pick<LifecycleEnvironment, 'model' | 'collection' | 'terms' | 'clock' | 'serverNow'> {
-  /** The work split of this lifecycle's claims: documents that are woken here on others' behalf are claimed here too. */
-  readonly workSplit: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
+  /** True if a document is in this replica's share of the lifecycle's claims. */
+  readonly isOwn: (key: string, phase?: string) => boolean
+  /** Called with documents of others' shares that have been woken here: they are claimed here too. */
+  readonly waitedFor: (phase: string, key: string) => void
   /** Called when documents have just become due, with their phases. */
   readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
   readonly onError: (error: unknown) => void
@@ -82,7 +76,7 @@ export class Waker {
   /** Wakes documents. Returns immediately; requests during a wake are batched. */
   wake(ids: readonly unknown[], news?: News): void {
     if (this.stopped) return
-    const { clock, model, workSplit } = this.options
+    const { clock, model, isOwn } = this.options
     const nowMs = clock.monotonicMs()
     // As long as a step may take, and its lease after it.
     const untilMs = nowMs + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
@@ -90,7 +84,7 @@ export class Waker {
       const key = idKey(id)
       const before = this.wanted.get(key)
       if (!before && this.wanted.size >= MOST_KEPT) break
-      const isDue = !news || (before && before.atMs <= nowMs) || workSplit.isOwn(key)
+      const isDue = !news || (before && before.atMs <= nowMs) || isOwn(key)
       const atMs = isDue ? nowMs : nowMs + PATIENCE_MS
       // Another reason than the news is not over when these have been heard.
       const latest = before && !before.news ? undefined : later(before?.news, news)
@@ -231,7 +225,7 @@ export class Waker {
 
   /** Ends sleeps. A document that was claimed or woken since the read no longer matches: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
-    const { collection, terms, workSplit, onWoken } = this.options
+    const { collection, terms, isOwn, waitedFor, onWoken } = this.options
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
     const sleepers = members.map(({ one, fence }) => ({ id: one.id, fence }))
     const heard = source === undefined ? undefined : { source, version }
@@ -241,7 +235,7 @@ export class Waker {
     // Those in others' shares, if woken by news, were left to them first: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)
-      if (one.news && !workSplit.isOwn(key, phase)) workSplit.waitedFor(phase, key)
+      if (one.news && !isOwn(key, phase)) waitedFor(phase, key)
     }
     onWoken([...new Set(members.map(({ phase }) => phase))], { count, source })
   }
