@@ -13,7 +13,8 @@ export default {
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     '^(\\.{1,2}/.*)\\.js$': '$1',
-    '^phaselock-(local-database|tasks)$': '<rootDir>/packages/$1/src/index.ts',
+    '^phaselock-(local-database|tasks|state|repositories)$': '<rootDir>/packages/$1/src/index.ts',
+    '^phaselock-state/([a-z]+)$': '<rootDir>/packages/state/src/$1/index.ts',
     '^phaselock$': '<rootDir>/src/index.ts',
     '^phaselock/([a-z-]+)$': '<rootDir>/src/$1/index.ts',
   },

@@ -1,0 +1,6 @@
+/**
+ * Git repositories kept in sync with a vector store.
+ *
+ * @packageDocumentation
+ */
+export {}

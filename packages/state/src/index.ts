@@ -1,0 +1,6 @@
+/**
+ * State that all replicas of a Phaselock app share.
+ *
+ * @packageDocumentation
+ */
+export {}
