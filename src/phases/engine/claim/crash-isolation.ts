@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 import type { Candidates, PhaseMemory, Reach, SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../model/settings.js'
-import type { HeldDocuments } from '../lease/held-documents.js'
+import type { HeldDocuments } from '../lease/held.js'
 
 /** The time that a document waits to be held alone before it gets its turn: then nothing more is claimed, and chains yield. */
 const PATIENCE_MS = 5_000

@@ -1,8 +1,8 @@
 import { type Lease, Renewals } from '../../../lock/index.js'
 import type { StepSemaphore } from '../concurrency/step-semaphore.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
+import type { HeldDocuments } from '../lease/held.js'
 import { deadlineOf, type Held } from '../lease/held.js'
-import type { HeldDocuments } from '../lease/held-documents.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportLoss } from '../run/reports.js'
 
