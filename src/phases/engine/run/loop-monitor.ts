@@ -1,6 +1,7 @@
-import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
+import { formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
 import type { Environment } from '../context/environment.js'
 import { RateLimit } from '../report/rate-limit.js'
+import { PhaseActivity } from './step-runner.js'
 
 export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {
   /** The time without a turn after which the event loop counts as blocked. 0: not monitored. */
@@ -11,49 +12,6 @@ export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger'
 
 /** The least time between log lines about each handler that is known for sure, and about all others together. Observers are notified each time. */
 const LOG_EVERY_MS = 60_000
-
-/**
- * The activity of one phase's handlers since the last beat. A step costs it two counts and two looks at the clock (0.4 us, measured); to follow each
- * handler through its awaits (async_hooks) costs more than the step itself.
- */
-export class PhaseActivity {
-  /** The time that its longest call since the last beat ran before it first waited for something. */
-  longestCallMs = 0
-  /** True if a step was running since the last beat. */
-  ran = false
-  private running = 0
-
-  constructor(
-    readonly lifecycle: string,
-    readonly phase: string,
-    private readonly clock: Clock,
-  ) {}
-
-  began(): void {
-    this.running += 1
-    this.ran = true
-  }
-  ended(): void {
-    this.running -= 1
-  }
-
-  /** Calls a handler, and measures how long it keeps the event loop until its first await. */
-  call<T>(handler: () => T): T {
-    const startedMs = this.clock.monotonicMs()
-    try {
-      return handler()
-    } finally {
-      const ms = this.clock.monotonicMs() - startedMs
-      if (ms > this.longestCallMs) this.longestCallMs = ms
-    }
-  }
-
-  /** Begins a new stretch. */
-  reset(): void {
-    this.longestCallMs = 0
-    this.ran = this.running > 0
-  }
-}
 
 /**
  * Notices a blocked event loop and names the handlers that may have done it: while it is blocked no lease is renewed and no other document

@@ -1,10 +1,24 @@
+import type { Document } from 'mongodb'
+import { leaseUnmoved, underHold } from '../../../lock/index.js'
 import { LeaseLost, StepAborted } from '../../errors/errors.js'
-import type { OwnFields } from '../../outcome/outcome.js'
+import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
 import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/waits.js'
-import type { Progress, Step } from '../../step/step.js'
-import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
+import { type Logger, withFields } from '../../reporting/logger.js'
+import type {
+  Child,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildrenRemoved,
+  RemoveChildrenOptions,
+} from '../../step/children.js'
+import { COMES_AT } from '../../step/comes-at.js'
+import { LEASE_UNMOVED } from '../../step/holder.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
+import type { ThreadPool } from '../../threads/index.js'
+import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
+import { type CurrentStep, countOf, type Held, waitedMs } from '../lease/held.js'
 import { type Asked, askedIn } from './asked.js'
 import { type NewLists, StepChildren } from './step-children.js'
 import { type Awaits, waitFor } from './step-waits.js'
@@ -189,4 +203,111 @@ export class StepRun implements CurrentStep {
     const { lifecycle, id, token } = this.about
     throw new LeaseLost(lifecycle, id, token)
   }
+}
+
+type AnyDoc = Record<string, unknown>
+
+/** The step as its handler sees it. Its getters read the run, so that no part is made that a handler doesn't use. */
+export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsThreads {
+  readonly #run: StepRun
+  #progress: Progress | undefined
+
+  constructor(run: StepRun) {
+    super(run)
+    this.#run = run
+  }
+
+  get name(): string | undefined {
+    const { step } = this.#run.progress
+    return typeof step === 'string' ? step : undefined
+  }
+  get fence(): number {
+    return this.#run.fence
+  }
+  get signal(): AbortSignal {
+    return this.#run.signal
+  }
+  get attempt(): number {
+    return 1 + countOf(this.#run.progress.attempts)
+  }
+  get waitedMs(): number {
+    return this.#run.waitedMs
+  }
+  get answer(): StepAnswer | undefined {
+    return this.#run.asked?.answer
+  }
+  /** A copy, like the document: a handler's changes to it must not reach the engine. */
+  get progress(): Progress {
+    this.#progress ??= deepCopy(this.#run.progress)
+    return this.#progress
+  }
+  get [LEASE_UNMOVED](): Document {
+    return leaseUnmoved(this.#run.env.model.settings)
+  }
+  [COMES_AT](time: Date): Date {
+    return underHold(time, this.#run.env.serverClock.deadlineHold())
+  }
+  get log(): Logger {
+    return withFields(this.#run.env.logger, this.#run.about)
+  }
+
+  leaseLeftMs(): number {
+    return this.#run.held.lease.leftMs()
+  }
+  checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
+    return this.#run.checkpoint(set)
+  }
+
+  children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
+    return this.#run.children.insert(children, options)
+  }
+  childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
+    return this.#run.children.done(options)
+  }
+
+  async childrenOf<Read>(lifecycle: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
+    return (await this.#run.children.documentsOf(lifecycle)) as ChildDocument<Read>[]
+  }
+  removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
+    return this.#run.children.remove(options)
+  }
+  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
+    return this.#run.waitFor(target, options)
+  }
+
+  /** Runs a handler that was made by `thread(...)`. */
+  [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
+    return this.#run.inThread(declaration, document, this)
+  }
+}
+
+/**
+ * A copy of a document that shares nothing mutable with it. Plain objects and arrays are copied, dates too; BSON's own
+ * values (ObjectId, Decimal128, ...) are taken as they are: nothing in them is meant to be changed.
+ */
+export function deepCopy<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map(deepCopy) as T
+  if (value instanceof Date) return new Date(value.getTime()) as T
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value
+  const copy = { ...value } as Record<string, unknown>
+  for (const key in copy) {
+    const own = copy[key]
+    if (typeof own === 'object' && own !== null) setOwn(copy, key, deepCopy(own))
+  }
+  return copy as T
+}
+
+/** Sets fields of a document in place, or removes those that are undefined; a field may have any name that BSON allows. */
+export function assignOwn(target: Record<string, unknown>, fields: Readonly<Record<string, unknown>>): void {
+  for (const key of Object.keys(fields)) {
+    if (fields[key] === undefined) delete target[key]
+    else setOwn(target, key, fields[key])
+  }
+}
+
+/** Sets a field. Assigned like any other, a field `__proto__` would become the object's prototype. */
+function setOwn(target: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== '__proto__') target[key] = value
+  else Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true })
 }
