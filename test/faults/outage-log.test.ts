@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals'
-import { OutageLog } from '../../src/phases/engine/report/outage-log.js'
+import { OutageLog } from '../../src/phases/reporting/bounded-log.js'
 import { ManualClock } from '../lock/fixture.js'
 import { recordingLogger } from '../support/thing.js'
 

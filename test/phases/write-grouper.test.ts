@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { EndProgress, StepEnd, Verdict } from '../../src/lock/index.js'
-import { WriteGrouper } from '../../src/phases/engine/record/write-grouper.js'
+import { WriteGrouper } from '../../src/phases/engine/record/outcome-recorder.js'
 import { gate } from '../support/thing.js'
 
 const end = (id: string) => ({ lease: { id } }) as unknown as StepEnd

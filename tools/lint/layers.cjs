@@ -35,7 +35,8 @@ const ROOMS = {
     ['step', 'background', 'events'],
     ['model'],
     ['outcome'],
-    ['errors', 'reporting'],
+    ['reporting'],
+    ['errors'],
   ],
   'src/phases/engine': [
     ['tick'],
@@ -43,7 +44,7 @@ const ROOMS = {
     ['callbacks', 'claim', 'renew', 'record'],
     ['run', 'wake', 'start'],
     ['context', 'lease', 'options'],
-    ['limits', 'report', 'concurrency', 'registry'],
+    ['limits', 'concurrency', 'registry'],
   ],
   'src/lock': [
     ['setup'],

@@ -9,8 +9,8 @@ import {
   type Outboxes,
   type Refused,
 } from '../../../lock/index.js'
+import type { OutageLog } from '../../reporting/bounded-log.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { OutageLog } from '../report/outage-log.js'
 
 /** The longest time that delivered entries wait for the group before them to be taken out. */
 const GATHERS_MOST_MS = 500

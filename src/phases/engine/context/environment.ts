@@ -3,11 +3,11 @@ import type { EndKind, Paused, RefusingDocuments, ServerClock, Terms } from '../
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
 import type { BoundedLog } from '../../reporting/bounded-log.js'
+import type { BrokenReports } from '../../reporting/broken-reports.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver, StepEnded } from '../../reporting/observer.js'
 import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { LimitLeases } from '../limits/limit-leases.js'
-import type { BrokenReports } from '../report/broken-reports.js'
 import type { RelatedLifecycles } from './related-lifecycles.js'
 
 /** The environment of every part of a replica. */

@@ -1,9 +1,9 @@
 import { type Lease, Renewals } from '../../../lock/index.js'
+import type { OutageLog } from '../../reporting/bounded-log.js'
 import type { StepSemaphore } from '../concurrency/step-semaphore.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { HeldDocuments } from '../lease/held.js'
 import { deadlineOf, type Held } from '../lease/held.js'
-import type { OutageLog } from '../report/outage-log.js'
 import { reportLoss } from '../run/step-runner.js'
 
 /** The time after which a document that was claimed and has not begun is let go: its places may hang, while another replica has room. */

@@ -1,6 +1,6 @@
 import { formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
+import { RateLimit } from '../../reporting/bounded-log.js'
 import type { Environment } from '../context/environment.js'
-import { RateLimit } from '../report/rate-limit.js'
 import { PhaseActivity } from './step-runner.js'
 
 export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {

@@ -14,11 +14,11 @@ import {
 import { numbered } from '../../../options/index.js'
 import { formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
+import { RateLimit } from '../../reporting/bounded-log.js'
 import { outboxLeaseMs } from '../callbacks/callback-invoker.js'
 import { outboxesOf } from '../callbacks/deliverer.js'
 import type { Environment } from '../context/environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
-import { RateLimit } from '../report/rate-limit.js'
 
 /**
  * The time by which leases may be later than their replica's last announcement. A replica announces itself every 50 s: one that is gone may have

@@ -18,10 +18,10 @@ import {
 import type { Clock } from '../../../time/index.js'
 import { endPhases, endsOf, type LifecycleModel, notifyingOf } from '../../model/model.js'
 import { modelRegistered } from '../../model/registered.js'
+import { OutageLog } from '../../reporting/bounded-log.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
 import type { ChildEnd, RelatedLifecycles } from '../context/related-lifecycles.js'
-import { OutageLog } from '../report/outage-log.js'
 import { type WakeIf, Waker } from './waker.js'
 
 /** The time that a registered entry in `phaselock.lifecycles` is taken for true, for a lifecycle that this replica doesn't run. */

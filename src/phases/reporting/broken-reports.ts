@@ -1,6 +1,6 @@
-import { type ClaimResult, idKey, isPlain, type Refused } from '../../../lock/index.js'
-import type { BoundedLog } from '../../reporting/bounded-log.js'
-import type { BrokenDocument, BrokenReason, ReplicaObserver } from '../../reporting/observer.js'
+import { type ClaimResult, idKey, isPlain, type Refused } from '../../lock/index.js'
+import type { BoundedLog } from './bounded-log.js'
+import type { BrokenDocument, BrokenReason, ReplicaObserver } from './observer.js'
 
 const MOST_REMEMBERED = 10_000
 const FOUND_LIMIT = 300
