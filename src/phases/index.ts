@@ -23,7 +23,6 @@ export {
 export { SharedSemaphore } from './engine/concurrency/shared-semaphore.js'
 export type { TickCounts } from './engine/lifecycle/tick-duties.js'
 export type { SlotsHeld } from './engine/limits/limit-lease.js'
-export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/check-options.js'
 export type {
   DoorbellStatus,
   PausedWork,
@@ -31,25 +30,27 @@ export type {
   ReplicaStatus,
   RunnableLifecycle,
 } from './engine/options/replica-options.js'
+export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/replica-options.js'
 export { Replica } from './engine/replica.js'
 export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export * from './errors/errors.js'
 export { textOf } from './errors/kept-text.js'
 export { causeLines, causesText, recordedError } from './errors/recorded-error.js'
-export { Audit, type AuditEntry, type AuditQuery } from './events/audit.js'
 export {
   ASKED_BY,
   AUDIT_COLLECTION,
+  Audit,
+  type AuditEntry,
   type AuditedAction,
   type AuditedEnd,
   type AuditOptions,
   type AuditOutcome,
+  type AuditQuery,
   audited,
   FORMER_REASON,
-} from './events/audit-log.js'
-export { EVENTS_COLLECTION } from './events/event-writer.js'
-export { type DocumentEvent, Events, type EventsQuery } from './events/events.js'
+} from './events/audit.js'
+export { type DocumentEvent, EVENTS_COLLECTION, Events, type EventsQuery } from './events/events.js'
 export type { RecordQuery } from './events/records.js'
 export {
   type Flow,
@@ -61,7 +62,7 @@ export {
   type FlowTasks,
   flowOf,
 } from './flows/flow.js'
-export type { TaskState, TriggerRule } from './flows/trigger.js'
+export type { TaskState, TriggerRule } from './flows/tasks.js'
 export {
   claimedPhases,
   endPhases,
@@ -74,11 +75,11 @@ export {
 } from './model/model.js'
 export { modelRegistered, type RegisteredModel } from './model/registered.js'
 export { eachKeyOf, type LifecycleSettings } from './model/settings.js'
+export type { DocumentPhases, Reached, WaitForOptions } from './outcome/outcome.js'
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome/outcome.js'
-export type { DocumentPhases, Reached, WaitForOptions } from './outcome/waits.js'
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'
+export { ownersOf } from './owner/owner-calls.js'
 export { OwnerClient } from './owner/owner-client.js'
-export { ownersOf } from './owner/owner-pauses.js'
 export type * from './owner/owner-types.js'
 export { removeAndWake } from './owner/removal.js'
 export { type Logger, loggerOf, silentLogger, warningsLogger, withFields } from './reporting/logger.js'
@@ -98,7 +99,6 @@ export {
   type RemoveChildrenOptions,
   worstOf,
 } from './step/children.js'
-export { comesAt } from './step/comes-at.js'
-export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './step/holder.js'
+export { comesAt, type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './step/holder.js'
 export type { ChildDocument, Handler, Progress, Step, StepAnswer } from './step/step.js'
 export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { Audit, type AuditEntry, OwnerClient, silentLogger } from '../../src/index.js'
-import { forgetOldest } from '../../src/phases/events/audit-log.js'
+import { forgetOldest } from '../../src/phases/events/audit.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, replicaOf, things, thingWith } from '../support/thing.js'
 

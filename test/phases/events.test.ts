@@ -10,7 +10,7 @@ import {
   type StepEnded,
   silentLogger,
 } from '../../src/index.js'
-import { EVENTS_COLLECTION, EventWriter, forgetEvents, isSampled } from '../../src/phases/events/event-writer.js'
+import { EVENTS_COLLECTION, EventWriter, forgetEvents, isSampled } from '../../src/phases/events/events.js'
 import { useDatabase } from '../support/database.js'
 
 jest.setTimeout(60_000)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { BSON } from 'mongodb'
-import { Wire } from '../../src/phases/threads/wire.js'
+import { Wire } from '../../src/phases/threads/messages.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
 

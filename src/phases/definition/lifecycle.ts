@@ -16,7 +16,7 @@ import {
 } from '../model/check-graph.js'
 import type { LifecycleModel, Phase } from '../model/model.js'
 import { parseSettings } from '../model/settings.js'
-import type { DocumentPhases } from '../outcome/waits.js'
+import type { DocumentPhases } from '../outcome/outcome.js'
 import type { EntryOf, IdOf, NewChild, StateOf } from '../owner/owner-types.js'
 import type { Callback, Callbacks } from '../step/callbacks.js'
 import type { Child } from '../step/children.js'

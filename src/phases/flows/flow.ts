@@ -8,8 +8,7 @@ import { shown } from '../errors/kept-text.js'
 import { isObject } from '../model/check-graph.js'
 import { RESERVED_FIELDS } from '../outcome/outcome.js'
 import type { ChildDocument, Handler, Step } from '../step/step.js'
-import { tasksInOrder } from './check-tasks.js'
-import { hasEnded, runState, type TaskNode, type TaskState, type TriggerRule } from './trigger.js'
+import { hasEnded, runState, type TaskNode, type TaskState, type TriggerRule, tasksInOrder } from './tasks.js'
 
 /** A task of a flow: the tasks before it, its rule and its limits. */
 export interface FlowTaskSpec<Names extends string> {

@@ -13,7 +13,7 @@ import {
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import { formatMs } from '../../time/index.js'
 import { limitName, RATE, rateFrom } from '../model/settings.js'
-import { pauseOf, severalPauses } from './owner-pauses.js'
+import { pauseOf, severalPauses } from './owner-calls.js'
 import type { PauseOptions } from './owner-types.js'
 
 /** The settings of a limit; one that isn't given stays as it is. */

@@ -25,10 +25,26 @@ import {
   whyUnwritten,
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit-log.js'
+import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit.js'
 import { isObject } from '../model/check-graph.js'
 import { type LifecycleModel, workingPhases } from '../model/model.js'
-import { checkCall, checkId, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
+import {
+  cancelOptions,
+  checkCall,
+  checkId,
+  checkState,
+  inSession,
+  NO_OPTIONS,
+  newAnswer,
+  newPause,
+  pausedEnd,
+  readQuestionsOptions,
+  resumed,
+  resumedEnd,
+  severalPauses,
+  stateOptions,
+  unparkOptions,
+} from './owner-calls.js'
 import {
   checkDocument,
   checkInserts,
@@ -40,8 +56,6 @@ import {
   insertResult,
   notInserted,
 } from './owner-inserts.js'
-import { cancelOptions, newPause, pausedEnd, resumed, resumedEnd, severalPauses } from './owner-pauses.js'
-import { newAnswer, readQuestionsOptions } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   AnswerOptions,

@@ -5,7 +5,7 @@ import { canBeId, type Insertion, isTooLarge, NO_ID, ON_DUPLICATE, whyNotStorabl
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import { DocumentExists, InvalidDocument } from '../errors/errors.js'
-import type { AuditedEnd } from '../events/audit-log.js'
+import type { AuditedEnd } from '../events/audit.js'
 import type { LifecycleModel } from '../model/model.js'
 import { CALL_OPTIONS, checkCallOptions } from './owner-calls.js'
 import type { InsertResult } from './owner-types.js'

@@ -3,8 +3,7 @@ import { type Ring, type Ringer, ringerOf, ringFor } from '../../doorbell/index.
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../model/model.js'
-import { afterCommit } from './after-commit.js'
-import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-types.js'
+import type { InsertOptions, OwnerClientOptions, OwnerOptions, OwnerSession } from './owner-types.js'
 
 /** The time after which a ring is repeated. A replica that doesn't find a document looks again 50 to 100 ms later. */
 const RINGS_AGAIN_AFTER_MS = 40
@@ -71,5 +70,38 @@ export class OwnerRings {
   /** True if a rule moves documents with this state: in a phase, or in any. */
   isRuled(state: unknown, phase?: string): boolean {
     return this.model.rules.some((rule) => rule.when === state && (phase === undefined || rule.from.includes(phase)))
+  }
+}
+
+/** The actions that wait for a session's commit. */
+const waiting = new WeakMap<OwnerSession, Set<() => void>>()
+
+/**
+ * Acts once the session's transaction is committed, because no one sees what it wrote before that; never if it is aborted. A commit that fails may
+ * have been executed, and may be tried again: then it acts after each attempt.
+ *
+ * The driver's sessions announce only their end, and may live as long as their process. So the session's own methods are wrapped, once.
+ * `withTransaction` calls them too.
+ */
+export function afterCommit(session: OwnerSession, act: () => void): void {
+  const acts = waiting.get(session) ?? new Set()
+  if (!waiting.has(session)) wrap(session, acts)
+  waiting.set(session, acts)
+  acts.add(act)
+}
+
+function wrap(session: OwnerSession, acts: Set<() => void>): void {
+  const { commitTransaction, abortTransaction } = session
+  session.commitTransaction = async (...args) => {
+    try {
+      await commitTransaction.apply(session, args)
+    } finally {
+      for (const act of acts) act()
+    }
+    acts.clear()
+  }
+  session.abortTransaction = (...args) => {
+    acts.clear()
+    return abortTransaction.apply(session, args)
   }
 }

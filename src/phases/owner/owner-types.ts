@@ -1,7 +1,7 @@
 import type { Answered, InsertKind, OnDuplicate, StoredQuestion } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
-import type { AuditOptions } from '../events/audit-log.js'
+import type { AuditOptions } from '../events/audit.js'
 import type { Progress } from '../step/step.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */

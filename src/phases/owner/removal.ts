@@ -14,8 +14,8 @@ import {
 } from '../../lock/index.js'
 import { type LifecycleModel, notifyingOf } from '../model/model.js'
 import { modelRegistered } from '../model/registered.js'
-import { afterCommit } from './after-commit.js'
 import { inSession } from './owner-calls.js'
+import { afterCommit } from './owner-rings.js'
 import type { OwnerOptions } from './owner-types.js'
 
 interface Removal {

@@ -10,8 +10,7 @@ import type {
   StoredQuestion,
 } from '../../lock/index.js'
 import type { Duration } from '../../time/index.js'
-import type { Ask, Outcome, OwnFields, WithSet } from '../outcome/outcome.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../outcome/waits.js'
+import type { Ask, DocumentPhases, Outcome, OwnFields, Reached, WaitForOptions, WithSet } from '../outcome/outcome.js'
 import type { Logger } from '../reporting/logger.js'
 import type {
   Child,

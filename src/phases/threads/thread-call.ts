@@ -3,9 +3,17 @@ import { processMs } from '../../time/index.js'
 import { LeaseLost, type StepAborted } from '../errors/errors.js'
 import type { Step } from '../step/step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
-import { Cell, type FromThread, type StepResult, type StepTask, type ToThread } from './messages.js'
-import { receivedError, type SentError, sentError } from './sent-error.js'
-import type { Wire } from './wire.js'
+import type { Wire } from './messages.js'
+import {
+  Cell,
+  type FromThread,
+  receivedError,
+  type SentError,
+  type StepResult,
+  type StepTask,
+  sentError,
+  type ToThread,
+} from './messages.js'
 
 type Fields = Record<string, unknown>
 

@@ -9,8 +9,8 @@ import { formatMs } from '../../time/index.js'
 import { type Logger, silentLogger, sturdy } from '../reporting/logger.js'
 import type { Step } from '../step/step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
+import { Wire } from './messages.js'
 import { ThreadCall } from './thread-call.js'
-import { Wire } from './wire.js'
 
 type Fields = Record<string, unknown>
 

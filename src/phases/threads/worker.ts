@@ -1,13 +1,35 @@
 /** The program of a worker thread: piscina calls its exports for each task. Loaded once per thread, so it loads little itself. */
 import { createRequire } from 'node:module'
-import { InvalidOutcome } from '../errors/errors.js'
+import type { MessagePort } from 'node:worker_threads'
+import { withFormerFields } from '../../options/index.js'
+import { processMs } from '../../time/index.js'
+import { InvalidOutcome, StepAborted } from '../errors/errors.js'
 import { textOf } from '../errors/kept-text.js'
-import { isMadeBy } from '../outcome/outcome.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../outcome/outcome.js'
+import { isMadeBy, Outcomes, type OwnFields } from '../outcome/outcome.js'
+import { type Logger, loggerOf } from '../reporting/logger.js'
+import type {
+  Child,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildrenRemoved,
+  RemoveChildrenOptions,
+} from '../step/children.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../step/step.js'
 import type { ThreadDeclaration } from './declaration.js'
-import { Cell, type StepResult, type StepTask } from './messages.js'
-import { sentError } from './sent-error.js'
-import { ThreadStep } from './thread-step.js'
-import { type Bson, Wire } from './wire.js'
+import {
+  type Bson,
+  Cell,
+  type FromThread,
+  receivedError,
+  type SentError,
+  type StepResult,
+  type StepTask,
+  sentError,
+  type ToThread,
+  Wire,
+} from './messages.js'
 
 const require = createRequire(import.meta.url)
 /** The library that the driver itself uses: a handler's `import { ObjectId } from 'mongodb'` is the same class. */
@@ -78,4 +100,147 @@ function primitive(value: unknown): unknown {
   if (isTexts(value)) return value // a question's options
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)
   return typeof value === 'object' && value !== null ? textOf(value) : value
+}
+
+type AnyDoc = Record<string, unknown>
+
+/** The step as a handler in a thread sees it: the same as elsewhere, over the step's port. */
+export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
+  readonly name: string | undefined
+  readonly fence: number
+  readonly attempt: number
+  readonly waitedMs: number
+  readonly answer: StepAnswer | undefined
+  readonly progress: Progress
+  readonly log: Logger = loggerOf((level, message, fields) => this.logged(level, message, fields))
+  private readonly port: MessagePort
+  private readonly cell: Cell
+  private readonly controller = new AbortController()
+  private readonly checkpoints = new Map<number, PromiseWithResolvers<void>>()
+  private lastCheckpoint = 0
+  private readonly calls = new Map<number, PromiseWithResolvers<unknown>>()
+  private lastCall = 0
+
+  constructor(
+    task: StepTask,
+    document: AnyDoc,
+    private readonly wire: Wire,
+  ) {
+    super(task)
+    this.name = task.name
+    this.fence = task.fence
+    this.attempt = task.attempt
+    this.waitedMs = task.waitedMs
+    this.answer = task.answer && withFormerFields('step.answer', task.answer, { comment: 'reason' })
+    this.progress = (document[task.progressField] ?? {}) as Progress
+    this.cell = new Cell(task.cell)
+    this.port = task.port
+    this.port.on('message', (message: ToThread) => this.received(message))
+  }
+
+  /**
+   * The signal, also for a handler that computes without a pause. `step.signal.aborted` reads memory that the replica writes, because the event
+   * 'abort' comes only when the handler waits for something.
+   */
+  get signal(): AbortSignal {
+    this.lookAtCell()
+    return this.controller.signal
+  }
+
+  leaseLeftMs(): number {
+    return Math.max(0, this.cell.leaseUntilMs - processMs())
+  }
+
+  /** Lets the replica store it, under the step's token. @throws LeaseLost, InvalidOutcome */
+  async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
+    const bytes = this.wire.encodeSet(set)
+    this.lastCheckpoint += 1
+    const stored = Promise.withResolvers<void>()
+    this.checkpoints.set(this.lastCheckpoint, stored)
+    this.tell({ kind: 'checkpoint', checkpoint: this.lastCheckpoint, set: bytes })
+    await stored.promise
+  }
+
+  /** Lets the replica insert them. @throws as elsewhere */
+  async children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
+    await this.call('children', [children, options ?? {}])
+  }
+
+  /** Lets the replica count them. @throws as elsewhere */
+  async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
+    const done = (await this.call('childrenDone', [options])) as ChildrenDone
+    return withFormerFields('childrenDone', done, { decided: 'done' })
+  }
+
+  async childrenOf<Read>({ name }: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
+    return (await this.call('childrenOf', [{ name }])) as ChildDocument<Read>[]
+  }
+
+  async removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
+    return (await this.call('removeChildren', [options ?? {}])) as ChildrenRemoved
+  }
+
+  async waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
+    const there = (await this.call('waitFor', [target, options ?? {}])) as Reached
+    return withFormerFields('waitFor', { ...there, phase: there.phase ?? undefined }, { reached: 'done' })
+  }
+
+  private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {
+    const bytes = this.wire.encode({ given })
+    this.lastCall += 1
+    const answer = Promise.withResolvers<unknown>()
+    this.calls.set(this.lastCall, answer)
+    this.tell({ kind: 'call', call: this.lastCall, method, given: bytes })
+    return answer.promise
+  }
+
+  private answered({ call, value, error }: Extract<ToThread, { kind: 'answered' }>): void {
+    const answer = this.calls.get(call)
+    this.calls.delete(call)
+    if (error) answer?.reject(receivedError(error))
+    else answer?.resolve(this.wire.document(value)['value'])
+  }
+
+  private received(message: ToThread): void {
+    if (message.kind === 'abort') {
+      this.lookAtCell()
+      return
+    }
+    if (message.kind === 'answered') {
+      this.answered(message)
+      return
+    }
+    const stored = this.checkpoints.get(message.checkpoint)
+    this.checkpoints.delete(message.checkpoint)
+    if (message.error) stored?.reject(receivedError(message.error))
+    else stored?.resolve()
+  }
+
+  private lookAtCell(): void {
+    const { why } = this.cell
+    if (why !== undefined && !this.controller.signal.aborted) this.controller.abort(new StepAborted(why))
+  }
+
+  private logged(level: keyof Logger, message: string, fields?: object): void {
+    const errors: Record<string, SentError> = {}
+    const others: AnyDoc = {}
+    for (const [name, value] of Object.entries(fields ?? {})) {
+      if (value instanceof Error) errors[name] = sentError(value)
+      else others[name] = value
+    }
+    this.tell({ kind: 'log', level, message: String(message), fields: this.loggable(others), errors })
+  }
+
+  /** The fields that can be sent: a log line must do no harm, so others are left out. */
+  private loggable(fields: AnyDoc): Uint8Array | undefined {
+    try {
+      return Object.keys(fields).length > 0 ? this.wire.encode(fields) : undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  private tell(message: FromThread): void {
+    this.port.postMessage(message)
+  }
 }

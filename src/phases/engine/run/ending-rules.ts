@@ -19,10 +19,10 @@ import { cut, textOf, tried } from '../../errors/kept-text.js'
 import { causesText, recordedError } from '../../errors/recorded-error.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
-import type { Asked } from './asked.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { NewLists } from './step-children.js'
 import type { Settled, StepRun } from './step-run.js'
+import type { Asked } from './step-waits.js'
 
 /**
  * After so many bugs of the program in a row a document is parked: more tries only repeat their effects. Not by a program that a newer one is

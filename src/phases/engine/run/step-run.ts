@@ -1,8 +1,8 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved, underHold } from '../../../lock/index.js'
 import { LeaseLost, StepAborted } from '../../errors/errors.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/outcome.js'
 import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/waits.js'
 import { type Logger, withFields } from '../../reporting/logger.js'
 import type {
   Child,
@@ -12,16 +12,14 @@ import type {
   ChildrenRemoved,
   RemoveChildrenOptions,
 } from '../../step/children.js'
-import { COMES_AT } from '../../step/comes-at.js'
-import { LEASE_UNMOVED } from '../../step/holder.js'
+import { COMES_AT, LEASE_UNMOVED } from '../../step/holder.js'
 import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
 import type { ThreadPool } from '../../threads/index.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { type CurrentStep, countOf, type Held, waitedMs } from '../lease/held.js'
-import { type Asked, askedIn } from './asked.js'
 import { type NewLists, StepChildren } from './step-children.js'
-import { type Awaits, waitFor } from './step-waits.js'
+import { type Asked, type Awaits, askedIn, waitFor } from './step-waits.js'
 
 /** Stores fields under the token and changes it; false: the lease is lost. */
 export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>, also?: NewLists) => Promise<boolean>

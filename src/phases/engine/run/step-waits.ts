@@ -1,10 +1,12 @@
 import type { Document } from 'mongodb'
 import {
   addWaiter,
+  answerIn,
   awaitsIn,
   COMMITTED,
   canBeId,
   childrenFromIn,
+  type DeadlineHold,
   type DocumentName,
   hasToken,
   ID_INDEX,
@@ -15,16 +17,19 @@ import {
   LEASE_FIELDS,
   NO_ID,
   parentIn,
+  questionIn,
   readOwnFields,
   type StoredAwaits,
+  type StoredQuestion,
+  underHold,
 } from '../../../lock/index.js'
 import { withFormerFields } from '../../../options/index.js'
 import { InvalidOutcome } from '../../errors/errors.js'
 import { shown } from '../../errors/kept-text.js'
 import type { LifecycleModel } from '../../model/model.js'
-import type { Reached } from '../../outcome/waits.js'
+import type { Reached } from '../../outcome/outcome.js'
 import { known, readRecheck } from '../../step/children.js'
-import type { Progress } from '../../step/step.js'
+import type { Progress, StepAnswer } from '../../step/step.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
 
@@ -149,3 +154,37 @@ async function circleTo(
 const isSame = (one: DocumentName, other: DocumentName): boolean =>
   one.lifecycle === other.lifecycle && idKey(one.id) === idKey(other.id)
 const nameOf = ({ lifecycle, id }: DocumentName): string => `${lifecycle} ${idText(id)}`
+
+/** The last question of the document's step, and its answer; `answer` undefined: it is still open. */
+export interface Asked {
+  readonly question: StoredQuestion
+  readonly answer: StepAnswer | undefined
+}
+
+/** An answer whose former field is refused. */
+export const refusingComment = (answer: StepAnswer): StepAnswer =>
+  withFormerFields('step.answer', answer, { comment: 'reason' })
+
+/**
+ * Reads the question from a document's progress.
+ * @param now the server's time
+ * @param hold set while a step of the server's clock isn't confirmed: no question ends by that
+ */
+export function askedIn(progress: unknown, now: () => Date, hold: () => DeadlineHold | undefined): Asked | undefined {
+  const question = questionIn(progress)
+  if (!question) return undefined
+  const { question: text, deadline, onTimeout } = question
+  const stored = answerIn(progress, question)
+  if (stored) {
+    const { option, by, at, comment } = stored
+    const answer = { question: text, option, by, at, reason: comment ?? undefined, timedOut: false }
+    return { question, answer: refusingComment(answer) }
+  }
+  if (!deadline) return { question, answer: undefined }
+  if (underHold(deadline, hold()) > now()) return { question, answer: undefined }
+  const option = onTimeout ?? undefined
+  return {
+    question,
+    answer: { question: text, option, by: 'timeout', at: deadline, reason: undefined, timedOut: true },
+  }
+}

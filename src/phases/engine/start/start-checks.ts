@@ -32,7 +32,7 @@ import { type LifecycleModel, workingPhases } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import { type ThreadPool, threadOf } from '../../threads/index.js'
 import type { Environment } from '../context/environment.js'
-import type { ReplicaSettings } from '../options/check-options.js'
+import type { ReplicaSettings } from '../options/replica-options.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 
 export interface StartChecksOptions {

@@ -4,8 +4,7 @@ import { workingPhases } from '../../model/model.js'
 import { RateLimit } from '../../reporting/bounded-log.js'
 import type { Environment } from '../context/environment.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
-import type { ReplicaSettings } from '../options/check-options.js'
-import type { DoorbellStatus } from '../options/replica-options.js'
+import type { DoorbellStatus, ReplicaSettings } from '../options/replica-options.js'
 
 /** The failures after which the doorbell reports a cut connection (after 8 s): the tick reports it already, because it fails too. */
 const PATIENCE = 5

@@ -12,7 +12,7 @@ import {
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { recordedError } from '../../errors/recorded-error.js'
-import { forgetEvents } from '../../events/event-writer.js'
+import { forgetEvents } from '../../events/events.js'
 import { workingPhases } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
