@@ -1,7 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { BSON } from 'mongodb'
-import { Wire } from '../../src/phases/threads/messages.js'
+import { wire } from '../../src/phases/threads/messages.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
 
@@ -88,7 +87,6 @@ describe("a handler's own values", () => {
   })
 
   test('undefined in a set on its way between threads', () => {
-    const wire = new Wire(BSON)
     const fields = wire.fields(wire.encodeSet({ gone: undefined, none: null, box: { inner: undefined } }))
     expect(Object.entries(fields)).toEqual([
       ['gone', undefined],
@@ -98,7 +96,6 @@ describe("a handler's own values", () => {
   })
 
   test('a field "__proto__" on its way between threads', () => {
-    const wire = new Wire(BSON)
     const fields = wire.fields(wire.encodeSet({ ...withProto(), box: withProto() }))
     for (const object of [fields, fields['box']] as Document[]) {
       expect(Object.getPrototypeOf(object)).toBe(Object.prototype)

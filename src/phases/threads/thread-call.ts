@@ -3,7 +3,6 @@ import { processMs } from '../../time/index.js'
 import { LeaseLost, type StepAborted } from '../errors/errors.js'
 import type { Step } from '../step/step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
-import type { Wire } from './messages.js'
 import {
   Cell,
   type FromThread,
@@ -13,6 +12,7 @@ import {
   type StepTask,
   sentError,
   type ToThread,
+  wire,
 } from './messages.js'
 
 type Fields = Record<string, unknown>
@@ -52,7 +52,6 @@ export class ThreadCall {
   constructor(
     private readonly declaration: ThreadDeclaration,
     private readonly step: Step<string, Fields>,
-    private readonly wire: Wire,
   ) {
     const { port1 } = this.channel
     this.gone = new Promise((resolve) =>
@@ -76,7 +75,7 @@ export class ThreadCall {
     this.tellLease()
     let result: StepResult
     try {
-      const { declaration, wire, cell } = this
+      const { declaration, cell } = this
       const { name, fence, attempt, waitedMs, answer } = this.step
       const task: StepTask = {
         ...{ declaration, document: wire.encode(document), progressField, name, fence, attempt, waitedMs, answer },
@@ -120,7 +119,7 @@ export class ThreadCall {
   private outcomeOf(result: StepResult): unknown {
     if (result.kind === 'returned') {
       if (result.set === undefined) return result.value
-      return { ...(result.value as object), set: this.wire.fields(result.set) }
+      return { ...(result.value as object), set: wire.fields(result.set) }
     }
     const error = receivedError(result.error)
     throw this.lost && error instanceof Error && error.name === 'LeaseLost' ? this.lost : error
@@ -142,7 +141,7 @@ export class ThreadCall {
 
   private async checkpoint({ checkpoint, set }: Extract<FromThread, { kind: 'checkpoint' }>): Promise<void> {
     try {
-      await this.step.checkpoint(this.wire.fields(set))
+      await this.step.checkpoint(wire.fields(set))
       this.tell({ kind: 'stored', checkpoint, error: undefined })
     } catch (error) {
       if (error instanceof LeaseLost) this.lost = error
@@ -152,9 +151,9 @@ export class ThreadCall {
 
   private async called({ call, method, given }: Extract<FromThread, { kind: 'call' }>): Promise<void> {
     const answer = (value: unknown, error?: SentError) =>
-      this.tell({ kind: 'answered', call, value: this.wire.encode({ value }), error })
+      this.tell({ kind: 'answered', call, value: wire.encode({ value }), error })
     try {
-      const [first, second] = this.wire.document(given)['given'] as [never, never]
+      const [first, second] = wire.document(given)['given'] as [never, never]
       answer(await this.step[method](first, second))
     } catch (error) {
       if (error instanceof LeaseLost) this.lost = error
@@ -164,7 +163,7 @@ export class ThreadCall {
 
   private logged({ level, message, fields, errors }: Extract<FromThread, { kind: 'log' }>): void {
     const received = Object.entries(errors).map(([name, error]) => [name, receivedError(error)])
-    const all = { thread: true, ...(fields && this.wire.document(fields)), ...Object.fromEntries(received) }
+    const all = { thread: true, ...(fields && wire.document(fields)), ...Object.fromEntries(received) }
     this.step.log[level](message, all)
   }
 

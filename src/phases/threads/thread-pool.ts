@@ -2,14 +2,12 @@ import { existsSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { BSON } from 'mongodb'
 import type { Piscina } from 'piscina'
 import { MissingPackage, requirePackages } from '../../config/index.js'
 import { formatMs } from '../../time/index.js'
 import { type Logger, silentLogger, sturdy } from '../reporting/logger.js'
 import type { Step } from '../step/step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
-import { Wire } from './messages.js'
 import { ThreadCall } from './thread-call.js'
 
 type Fields = Record<string, unknown>
@@ -39,7 +37,6 @@ const IDLE_MS = 30_000
  */
 export class ThreadPool {
   readonly size: number
-  private readonly wire = new Wire(BSON)
   private readonly logger: Logger
   /** Called when a thread ended without a step: a call whose thread can't even start would wait forever. */
   private readonly unbegun = new Set<(error: Error) => void>()
@@ -111,7 +108,7 @@ export class ThreadPool {
       step.signal.throwIfAborted()
       this.pool ??= this.start()
       const pool = await this.pool
-      const call = new ThreadCall(declaration, step, this.wire)
+      const call = new ThreadCall(declaration, step)
       const cantBegin = (error: Error) => call.cantBegin(error)
       this.unbegun.add(cantBegin)
       try {

@@ -1,12 +1,17 @@
-/** The program of a worker thread: piscina calls its exports for each task. Loaded once per thread, so it loads little itself. */
-import { createRequire } from 'node:module'
+/** The program of a worker thread: piscina calls its exports for each task. */
 import type { MessagePort } from 'node:worker_threads'
 import { withFormerFields } from '../../options/index.js'
 import { processMs } from '../../time/index.js'
 import { InvalidOutcome, StepAborted } from '../errors/errors.js'
 import { textOf } from '../errors/kept-text.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../outcome/outcome.js'
-import { isMadeBy, Outcomes, type OwnFields } from '../outcome/outcome.js'
+import {
+  type DocumentPhases,
+  isMadeBy,
+  Outcomes,
+  type OwnFields,
+  type Reached,
+  type WaitForOptions,
+} from '../outcome/outcome.js'
 import { type Logger, loggerOf } from '../reporting/logger.js'
 import type {
   Child,
@@ -19,7 +24,6 @@ import type {
 import type { ChildDocument, Progress, Step, StepAnswer } from '../step/step.js'
 import type { ThreadDeclaration } from './declaration.js'
 import {
-  type Bson,
   Cell,
   type FromThread,
   receivedError,
@@ -28,12 +32,8 @@ import {
   type StepTask,
   sentError,
   type ToThread,
-  Wire,
+  wire,
 } from './messages.js'
-
-const require = createRequire(import.meta.url)
-/** The library that the driver itself uses: a handler's `import { ObjectId } from 'mongodb'` is the same class. */
-const wire = new Wire(createRequire(require.resolve('mongodb'))('bson') as Bson)
 
 /** The step that runs now, to log rejections that no code awaits. */
 let current: ThreadStep | undefined
@@ -59,7 +59,7 @@ export async function step(task: StepTask): Promise<StepResult> {
     new Cell(task.cell).begins()
     const handler = await handlerOf(task.declaration)
     const document = wire.document(task.document)
-    current = new ThreadStep(task, document, wire)
+    current = new ThreadStep(task, document)
     return returned(await handler(document, current), task)
   } catch (error) {
     return { kind: 'threw', error: sentError(error) }
@@ -121,11 +121,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   private readonly calls = new Map<number, PromiseWithResolvers<unknown>>()
   private lastCall = 0
 
-  constructor(
-    task: StepTask,
-    document: AnyDoc,
-    private readonly wire: Wire,
-  ) {
+  constructor(task: StepTask, document: AnyDoc) {
     super(task)
     this.name = task.name
     this.fence = task.fence
@@ -153,7 +149,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
 
   /** Lets the replica store it, under the step's token. @throws LeaseLost, InvalidOutcome */
   async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
-    const bytes = this.wire.encodeSet(set)
+    const bytes = wire.encodeSet(set)
     this.lastCheckpoint += 1
     const stored = Promise.withResolvers<void>()
     this.checkpoints.set(this.lastCheckpoint, stored)
@@ -186,7 +182,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   }
 
   private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {
-    const bytes = this.wire.encode({ given })
+    const bytes = wire.encode({ given })
     this.lastCall += 1
     const answer = Promise.withResolvers<unknown>()
     this.calls.set(this.lastCall, answer)
@@ -198,7 +194,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     const answer = this.calls.get(call)
     this.calls.delete(call)
     if (error) answer?.reject(receivedError(error))
-    else answer?.resolve(this.wire.document(value)['value'])
+    else answer?.resolve(wire.document(value)['value'])
   }
 
   private received(message: ToThread): void {
@@ -234,7 +230,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   /** The fields that can be sent: a log line must do no harm, so others are left out. */
   private loggable(fields: AnyDoc): Uint8Array | undefined {
     try {
-      return Object.keys(fields).length > 0 ? this.wire.encode(fields) : undefined
+      return Object.keys(fields).length > 0 ? wire.encode(fields) : undefined
     } catch {
       return undefined
     }

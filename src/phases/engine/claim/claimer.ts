@@ -327,7 +327,7 @@ export class Claimer {
     const { model, observer, broken, kindOf } = this.env
     const { claimed, candidates, lost } = result
     if (claimed.length > 0) this.options.prefetchTargets[kindOf(phase)].adapt()
-    broken.claimed(result)
+    if (result.broken.length + result.odd.length + result.refused.length > 0) broken.claimed(result)
     if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
     // Another replica, unknown to the last look, claims here.
     if (lost > Math.max(1, candidates / 20)) this.options.lookSoon()

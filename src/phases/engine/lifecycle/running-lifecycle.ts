@@ -48,6 +48,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
         observer.eventsLost({ lifecycle: model.name, count, why })
       },
     })
+  const kinds = new Map<string, StepKind>()
   const shared = {
     ...env,
     model,
@@ -59,8 +60,12 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     isSuperseded: () => registry.isSuperseded(model),
     limitLeases: parts.limitLeases,
     related: parts.related,
-    // Asked each time: in a Nest app the handlers are known only after the replica was made.
-    kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as StepKind,
+    // Asked when a phase is first worked on: in a Nest app the handlers are known only after the replica was made.
+    kindOf(phase: string): StepKind {
+      const kind = kinds.get(phase) ?? (threadOf(handlers[phase]) ? 'thread' : 'loop')
+      kinds.set(phase, kind)
+      return kind
+    },
     refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     events,
