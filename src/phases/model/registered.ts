@@ -1,5 +1,12 @@
-import type { Document } from 'mongodb'
-import { CALLBACK_NAMES } from '../../lock/index.js'
+import type { Db, Document } from 'mongodb'
+import {
+  CALLBACK_NAMES,
+  LIFECYCLES_COLLECTION,
+  readLockTimeouts,
+  readOwnFields,
+  type Terms,
+  termsOf,
+} from '../../lock/index.js'
 import { COLLECTION_NAME, t } from '../../options/index.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { eachKeyOf, fieldName, type LifecycleSettings, parseSettings } from './settings.js'
@@ -143,4 +150,19 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
     declaredLimits.length > 0 && new Map(declaredLimits.map(({ limit, slots }) => [limit, slots] as const))
   const model = { name, collection, phases: byName, entries, rules: rules.map(readMove), renames, settings }
   return { model: { ...model, ...(declared && { declaredLimits: declared }) }, onlyNamed }
+}
+
+/** Reads the lifecycles of a database whose entries match. */
+export async function registeredModels(db: Db, entries: Document): Promise<LifecycleModel[]> {
+  const lifecycles = db.collection(LIFECYCLES_COLLECTION)
+  const found = await readOwnFields((how) => lifecycles.find(entries, how).toArray())
+  return found.flatMap((entry) => modelRegistered(entry)?.model ?? [])
+}
+
+/** Reads the terms in force for a lifecycle: its own, where it isn't registered yet. */
+export async function termsInForce(db: Db, { name, settings }: LifecycleModel): Promise<Terms> {
+  const inForce = (await readLockTimeouts(db, [name])).get(name)
+  const { progress, legacyWriters, callbacks, lockTimeoutMs } = settings
+  const validUntil = inForce?.knownUntil
+  return termsOf(inForce?.dueMs ?? lockTimeoutMs, { progress, legacyWriters, callbacks, validUntil })
 }

@@ -1,9 +1,17 @@
-import type { ClientSession } from 'mongodb'
-import { canBeId, type NewPause, NO_ID, type PauseTarget } from '../../lock/index.js'
+import type { ClientSession, Collection, Db } from 'mongodb'
+import {
+  canBeId,
+  type NewPause,
+  NO_ID,
+  type PauseTarget,
+  readOwnFields,
+  shownFields,
+  shownProjection,
+} from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import { UnknownState } from '../errors/errors.js'
-import type { AuditedEnd } from '../events/audit.js'
+import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit.js'
 import { type LifecycleModel, whyUnknownState } from '../model/model.js'
 import type { OwnerOptions } from './owner-types.js'
 
@@ -209,4 +217,42 @@ function targetOf(called: string, { phase, id }: { phase?: string | undefined; i
   if (id === undefined) return { what: 'lifecycle' }
   checkId(called, id)
   return { what: 'document', _id: id }
+}
+
+/** The audit of an owner's calls: an entry is kept where the caller names a person. */
+export class OwnerAudit {
+  constructor(
+    private readonly db: Db,
+    private readonly model: LifecycleModel,
+    private readonly documents: Collection,
+  ) {}
+
+  /** Acts on one document, and keeps an entry where the caller names a person. */
+  async recordOn<T extends string>(
+    id: unknown,
+    options: Pick<OwnerOptions, 'audit' | 'session'>,
+    action: string,
+    act: () => Promise<T>,
+    after: unknown,
+  ): Promise<T> {
+    if (!options.audit) return act()
+    const { settings } = this.model
+    const projection = shownProjection(settings.progress)
+    const [found] = await readOwnFields((how) =>
+      this.documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...inSession(options) }).toArray(),
+    )
+    const before = found && shownFields(found, settings.progress)
+    return this.record(options, { action, document: id, before }, act, (verdict) => endOfVerdict(verdict, after))
+  }
+
+  record<T>(
+    { audit, session }: Pick<OwnerOptions, 'audit' | 'session'>,
+    about: AuditedAction,
+    act: () => Promise<T>,
+    ended: (result: T) => AuditedEnd,
+  ): Promise<T> {
+    if (!audit) return act()
+    const action = { ...about, lifecycle: this.model.name }
+    return audited(this.db, audit, action, { ...inSession({ session }), act, ended })
+  }
 }

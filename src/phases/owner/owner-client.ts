@@ -6,28 +6,23 @@ import {
   openQuestions,
   pauseTarget,
   readForOwner,
-  readLockTimeouts,
-  readOwnFields,
   releaseFutureLease,
   removedPhase,
   removePause,
   setState,
-  shownFields,
-  shownProjection,
   storeAnswer,
   TASK_LOCK_INIT_TIME,
   type Terms,
   termsOf,
   unconfirmedStepMs,
   unpark,
-  upsertDocument,
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit.js'
 import { isObject } from '../model/check-graph.js'
 import { type LifecycleModel, workingPhases } from '../model/model.js'
+import { termsInForce } from '../model/registered.js'
 import {
   cancelOptions,
   checkCall,
@@ -37,6 +32,7 @@ import {
   NO_OPTIONS,
   newAnswer,
   newPause,
+  OwnerAudit,
   pausedEnd,
   readQuestionsOptions,
   resumed,
@@ -45,17 +41,7 @@ import {
   stateOptions,
   unparkOptions,
 } from './owner-calls.js'
-import {
-  checkDocument,
-  checkInserts,
-  checkUpsert,
-  completed,
-  duplicateOptions,
-  endOfInsert,
-  hasMadeDue,
-  insertResult,
-  notInserted,
-} from './owner-inserts.js'
+import { OwnerInserts } from './owner-inserts.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   AnswerOptions,
@@ -103,6 +89,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   readonly documents: Collection
   private readonly terms: Terms
   private readonly rings: OwnerRings
+  private readonly audit: OwnerAudit
+  private readonly inserts: OwnerInserts
   /** Matches documents that aren't removed; removed ones stay only until their callbacks are delivered. */
   private readonly living: Filter<Document>
 
@@ -117,6 +105,9 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     this.documents = protocolCollection(db, model.collection)
     this.living = model.settings.callbacks ? { phase: { $ne: removedPhase(model.name) } } : {}
     this.terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
+    const { documents, terms, rings } = this
+    this.audit = new OwnerAudit(db, model, documents)
+    this.inserts = new OwnerInserts({ db, model, documents, terms, rings, audit: this.audit })
   }
 
   /**
@@ -139,36 +130,10 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     doc: NewDocument<Doc, Entry>,
     options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = NO_OPTIONS,
   ): Promise<IdOf<Doc> | InsertResult<IdOf<Doc>>> {
-    if (options?.onDuplicate !== undefined || 'dueIn' in Object(options)) return this.upsert(doc, options)
-    const [id] = await this.insertAll('insert', [doc], options)
+    if (options?.onDuplicate !== undefined || 'dueIn' in Object(options))
+      return this.inserts.upsert(doc as Document, options) as Promise<InsertResult<IdOf<Doc>>>
+    const [id] = await this.inserts.insertAll('insert', [doc], options)
     return id as IdOf<Doc>
-  }
-
-  private async upsert(doc: NewDocument<Doc, Entry>, options: OwnerOptions): Promise<InsertResult<IdOf<Doc>>> {
-    const { documents, model, rings } = this
-    const document: Document = { phase: model.entries[0], ...doc }
-    const { onDuplicate, dueInMs } = duplicateOptions(model, options, document)
-    checkDocument(model, document)
-    checkUpsert(model, document)
-    const working = workingPhases(model)
-    const resting = [...model.phases.keys()].filter((phase) => !working.includes(phase))
-    const removed = model.settings.callbacks && removedPhase(model.name)
-    const id = document['_id'] as IdOf<Doc>
-    const act = async () => {
-      const terms = dueInMs === undefined ? this.terms : await this.lockTimeoutInForce()
-      const request = { document, onDuplicate, dueInMs, working, resting, removed, by: options.audit?.by ?? 'owner' }
-      const insertion = await upsertDocument(documents, terms, request, inSession(options)).catch((error) => {
-        throw notInserted(model, error, [document])
-      })
-      return insertResult(model, id, insertion)
-    }
-    const after = shownFields(document, model.settings.progress)
-    const about = { action: 'insert', document: id }
-    const result = await this.record(options, about, act, (end) => endOfInsert(end, after))
-    if (dueInMs !== undefined) return result
-    if (result.kind === 'inserted') rings.inserting([document], options)()
-    else if (hasMadeDue(result.kind)) rings.look(options)
-    return result
   }
 
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
@@ -176,32 +141,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     docs: readonly NewDocument<Doc, Entry>[],
     options: InsertOptions = NO_OPTIONS,
   ): Promise<IdOf<Doc>[]> {
-    return this.insertAll('insertMany', docs, options)
-  }
-
-  private async insertAll(
-    called: string,
-    docs: readonly NewDocument<Doc, Entry>[],
-    options: InsertOptions,
-  ): Promise<IdOf<Doc>[]> {
-    checkInserts(this.model, called, docs, options)
-    if (docs.length === 0) return []
-    const complete = docs.map((doc): Document => completed(this.db, { phase: this.model.entries[0], ...doc }))
-    for (const doc of complete) checkDocument(this.model, doc)
-    const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
-    const after = complete.length === 1 ? shownFields(complete[0]!, this.model.settings.progress) : undefined
-    const act = () => this.inserted(complete, options)
-    return this.record(options, { action: 'insert', ...about }, act, () => ({ outcome: 'done', after }))
-  }
-
-  private async inserted(complete: readonly Document[], options: InsertOptions): Promise<IdOf<Doc>[]> {
-    const inserting = this.documents.insertMany([...complete], inSession(options))
-    const stored = this.rings.inserting(complete, options)
-    const { insertedIds } = await inserting.catch((error) => {
-      throw notInserted(this.model, error, complete)
-    })
-    stored()
-    return Object.values(insertedIds) as IdOf<Doc>[]
+    return (await this.inserts.insertAll('insertMany', docs, options)) as IdOf<Doc>[]
   }
 
   /** Reads the document as it is now; null: it doesn't exist. */
@@ -219,7 +159,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     checkCall('setState', id, options, stateOptions)
     checkState(this.model, state, options)
     const act = () => setState(this.documents, this.terms, id, state, inSession(options), this.living)
-    const verdict = await this.recordOn(id, options, 'set-state', act, { state })
+    const verdict = await this.audit.recordOn(id, options, 'set-state', act, { state })
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
   }
@@ -233,7 +173,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
         id,
         options,
       )
-    return this.recordOn(id, options, 'wake', act, { lockedAt: TASK_LOCK_INIT_TIME })
+    return this.audit.recordOn(id, options, 'wake', act, { lockedAt: TASK_LOCK_INIT_TIME })
   }
 
   /** Gives a parked document another go, with its attempts and claims at 0. */
@@ -248,7 +188,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
         (force === true && (await releaseFutureLease(documents, terms, id, by, session)))
       return this.madeDue(isDone, id, options)
     }
-    return this.recordOn(id, options, 'unpark', act, { lockedAt: TASK_LOCK_INIT_TIME, attempts: 0 })
+    return this.audit.recordOn(id, options, 'unpark', act, { lockedAt: TASK_LOCK_INIT_TIME, attempts: 0 })
   }
 
   private async madeDue(isDone: boolean, id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
@@ -272,7 +212,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       if (removed === 'told') rings.look(options)
       return removed ? ('done' as const) : ('notFound' as const)
     }
-    return this.recordOn<OwnerVerdict>(id, options, 'remove', act, null)
+    return this.audit.recordOn<OwnerVerdict>(id, options, 'remove', act, null)
   }
 
   /**
@@ -286,7 +226,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const { by, reason, audit } = options
     const about = { action: 'pause', target: pauseTarget(this.model.name, pause.target) }
     const act = () => addPause(this.db, this.model.name, pause)
-    const { kind } = await this.record(audit ? { audit: { by, reason } } : {}, about, act, (end) =>
+    const { kind } = await this.audit.record(audit ? { audit: { by, reason } } : {}, about, act, (end) =>
       end.kind === 'paused' ? pausedEnd(end) : { outcome: 'refused', problem: end.kind },
     )
     if (kind !== 'paused') return kind
@@ -303,7 +243,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const { target, of } = resumed(this.model, options)
     const about = { action: 'resume', target: pauseTarget(this.model.name, target) }
     const act = () => removePause(this.db, this.model.name, target, { by: options.audit?.by, of })
-    const verdict = await this.record(options, about, act, resumedEnd)
+    const verdict = await this.audit.record(options, about, act, resumedEnd)
     if (verdict?.ended) this.rings.look({})
     else if (verdict && of === undefined) throw severalPauses('resume', verdict.before)
     return verdict?.ended !== undefined
@@ -323,7 +263,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       if (ring.length > 0) this.rings.look({}, ring)
       return verdict
     }
-    return this.recordOn(id, audit ? { audit: { by, reason: reason ?? undefined } } : {}, 'cancel', act, undefined)
+    return this.audit.recordOn(
+      id,
+      audit ? { audit: { by, reason: reason ?? undefined } } : {},
+      'cancel',
+      act,
+      undefined,
+    )
   }
 
   /**
@@ -339,7 +285,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])
     const act = () => storeAnswer(documents, terms, id, answer, { ...inSession(options), heldBackMs })
     const about = { action: 'answer', document: id }
-    const result = await this.record(options, about, act, ({ kind }) =>
+    const result = await this.audit.record(options, about, act, ({ kind }) =>
       kind === 'answered'
         ? { outcome: 'done', after: { answer: answer.option } }
         : { outcome: 'refused', problem: kind },
@@ -363,46 +309,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return this.rings.flush()
   }
 
-  /** Acts on one document, and keeps an entry where the caller names a person. */
-  private async recordOn<T extends string>(
-    id: IdOf<Doc>,
-    options: Pick<OwnerOptions, 'audit' | 'session'>,
-    action: string,
-    act: () => Promise<T>,
-    after: unknown,
-  ): Promise<T> {
-    if (!options.audit) return act()
-    const { settings } = this.model
-    const projection = shownProjection(settings.progress)
-    const [found] = await readOwnFields((how) =>
-      this.documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...inSession(options) }).toArray(),
-    )
-    const before = found && shownFields(found, settings.progress)
-    return this.record(options, { action, document: id, before }, act, (verdict) => endOfVerdict(verdict, after))
-  }
-
-  private record<T>(
-    { audit, session }: Pick<OwnerOptions, 'audit' | 'session'>,
-    about: AuditedAction,
-    act: () => Promise<T>,
-    ended: (result: T) => AuditedEnd,
-  ): Promise<T> {
-    if (!audit) return act()
-    const action = { ...about, lifecycle: this.model.name }
-    return audited(this.db, audit, action, { ...inSession({ session }), act, ended })
-  }
-
   /** The terms in force: where other writers lease by `lockedAt` alone, these distinguish leases from sleeps. */
   private async termsInForce(): Promise<Terms> {
-    return this.model.settings.legacyWriters
-      ? { ...(await this.lockTimeoutInForce()), legacyWriters: true }
-      : this.terms
-  }
-
-  private async lockTimeoutInForce(): Promise<Terms> {
-    const { name, settings } = this.model
-    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
-    const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
-    return { ...this.terms, lockTimeoutMs, validUntil: inForce?.knownUntil }
+    return this.model.settings.legacyWriters ? termsInForce(this.db, this.model) : this.terms
   }
 }

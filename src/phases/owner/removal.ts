@@ -2,7 +2,6 @@ import type { Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import {
   type DocumentName,
-  LIFECYCLES_COLLECTION,
   type Removed,
   type RemovedBy,
   readOwnFields,
@@ -13,7 +12,7 @@ import {
   wake,
 } from '../../lock/index.js'
 import { type LifecycleModel, notifyingOf } from '../model/model.js'
-import { modelRegistered } from '../model/registered.js'
+import { registeredModels } from '../model/registered.js'
 import { inSession } from './owner-calls.js'
 import { afterCommit } from './owner-rings.js'
 import type { OwnerOptions } from './owner-types.js'
@@ -69,9 +68,8 @@ async function wakeWaiters(
   waiters: readonly DocumentName[],
 ): Promise<readonly string[]> {
   const names = [...new Set(waiters.map((one) => one.lifecycle))]
-  const lifecycles = db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
-  const entries = await readOwnFields((how) => lifecycles.find({ _id: { $in: names } }, how).toArray())
-  const models = new Map(entries.flatMap((entry) => modelRegistered(entry)?.model ?? []).map((one) => [one.name, one]))
+  const registered = await registeredModels(db, { _id: { $in: names } })
+  const models = new Map(registered.map((one) => [one.name, one]))
   const woken = new Set<string>()
   for (const waiter of waiters) {
     const model = models.get(waiter.lifecycle)

@@ -11,21 +11,17 @@ import {
   heldUnder,
   idKey,
   isParked,
-  LIFECYCLES_COLLECTION,
   MissingIndex,
   openChildren,
   parkIdle,
   parkIdleChildren,
-  readLockTimeouts,
   readOwnFields,
   removedPhase,
   type StoppedBy,
-  type Terms,
-  termsOf,
   tokenOf,
 } from '../../lock/index.js'
 import { endsOf, type LifecycleModel, notifyingOf } from '../model/model.js'
-import { modelRegistered } from '../model/registered.js'
+import { registeredModels, termsInForce } from '../model/registered.js'
 import type { CancelResult } from './owner-types.js'
 
 interface Stop {
@@ -72,7 +68,7 @@ class StopAll {
   }
 
   async document(model: LifecycleModel, id: unknown, evenIdle: boolean): Promise<CancelResult> {
-    const terms = await this.termsOf(model)
+    const terms = await termsInForce(this.db, model)
     const documents = protocolCollection(this.db, model.collection)
     const held = await heldUnder(documents, id, { ...model.settings, lockTimeoutMs: terms.lockTimeoutMs })
     if (held?.claim) return this.ask(model, held._id, held.claim)
@@ -119,7 +115,7 @@ class StopAll {
     const open = openIn(model)
     let verdict: CancelResult | undefined
     try {
-      if ((await parkIdleChildren(of, await this.termsOf(model), open, this.why)) > 0) {
+      if ((await parkIdleChildren(of, await termsInForce(this.db, model), open, this.why)) > 0) {
         verdict = 'stopped'
         this.parked(model)
       }
@@ -153,17 +149,8 @@ class StopAll {
     return { by: this.who.by, error: { name: CANCELLED, message: cancelText(this.who) } }
   }
 
-  private async termsOf({ name, settings }: LifecycleModel): Promise<Terms> {
-    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
-    const { progress, legacyWriters, callbacks } = settings
-    const validUntil = inForce?.knownUntil
-    return termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, { progress, legacyWriters, callbacks, validUntil })
-  }
-
   private async childLifecycles(): Promise<readonly LifecycleModel[]> {
-    const lifecycles = this.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
-    const entries = await readOwnFields((how) => lifecycles.find({ child: true }, how).toArray())
-    const models = entries.flatMap((entry) => modelRegistered(entry)?.model ?? [])
+    const models = await registeredModels(this.db, { child: true })
     await learnSharding(
       this.db,
       models.map(({ collection }) => collection),

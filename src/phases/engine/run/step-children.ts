@@ -4,7 +4,6 @@ import {
   type ChildList,
   type ChildrenOf,
   COMMITTED,
-  canBeId,
   childDocuments,
   childListsIn,
   childrenFromIn,
@@ -17,7 +16,6 @@ import {
   insertWhileHeld,
   isOfFormer,
   leaseUnmoved,
-  NO_ID,
   parentIn,
   readOwnFields,
   removeChildren,
@@ -25,11 +23,11 @@ import {
   setChildrenState,
   typeName,
   underClaimOf,
-  whyNotStorable,
 } from '../../../lock/index.js'
-import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors/errors.js'
+import { ChildExists, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors/errors.js'
 import { shown } from '../../errors/kept-text.js'
 import { endsOf, type LifecycleModel } from '../../model/model.js'
+import { checkDocument } from '../../owner/owner-inserts.js'
 import {
   type Child,
   type ChildCounts,
@@ -47,7 +45,7 @@ import {
 import type { Progress } from '../../step/step.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
-import type { Awaits } from './step-waits.js'
+import { type Awaits, isSameDocument, nameOf } from './step-waits.js'
 
 /** The most documents that one command inserts, and the most bytes. */
 const MOST_AT_ONCE = 500
@@ -200,8 +198,7 @@ export class StepChildren {
     const found = await Promise.all(
       others.map(async (name) => {
         const model = await related.modelOf(name)
-        const parent = { lifecycle: this.parentLifecycle, id: this.id }
-        return model && (await hasChild({ ...related.childrenOf(model, parent), lists })) ? [name] : []
+        return model && (await hasChild({ ...related.childrenOf(model, this.parent), lists })) ? [name] : []
       }),
     )
     return found.flat()
@@ -210,14 +207,14 @@ export class StepChildren {
   private async removeOf(lifecycle: string, state: string, lists: readonly string[] | undefined): Promise<number> {
     const model = await this.modelOf(lifecycle)
     const { related } = this.run.env
-    const of = { ...related.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }), lists }
+    const of = { ...related.childrenOf(model, this.parent), lists }
     const isTakenDown = model.rules.some((rule) => rule.when === state)
     const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)
     if (this.run.held.lease.leftMs() === 0) throw this.leaseLost()
     const theirs = { ...of, upToFence: this.run.fence }
     if (isTakenDown) await setChildrenState(theirs, state, final)
     if (!isTakenDown || lists) {
-      const reason = `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500)
+      const reason = `its parent removes its children: ${nameOf(this.parent)}`.slice(0, 500)
       await removeChildren(theirs, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
     }
     if (isTakenDown || of.notifying) related.inserted([model])
@@ -241,7 +238,7 @@ export class StepChildren {
 
   /** The children that this document has inserted, not a former one with its `_id`. */
   private ownOf(model: LifecycleModel): ChildrenOf {
-    return this.run.env.related.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }, this.fromFence)
+    return this.run.env.related.childrenOf(model, this.parent, this.fromFence)
   }
 
   /** The lowest fence of its own children: this step's, if it has inserted none before. Undefined: a version inserted some that didn't store it. */
@@ -251,15 +248,13 @@ export class StepChildren {
   }
 
   private leaseLost(): LeaseLost {
-    const { id, token } = this.run.held.lease
-    return new LeaseLost(this.parentLifecycle, id, token)
+    const { lifecycle, id } = this.parent
+    return new LeaseLost(lifecycle, id, this.run.held.lease.token)
   }
 
-  private get id(): unknown {
-    return this.run.held.lease.id
-  }
-  private get parentLifecycle(): string {
-    return this.run.env.model.name
+  /** The document itself, as its children know it. */
+  private get parent() {
+    return { lifecycle: this.run.env.model.name, id: this.run.held.lease.id }
   }
 
   private async modelOf(lifecycle: string): Promise<LifecycleModel> {
@@ -274,19 +269,13 @@ export class StepChildren {
   }
 
   private documentOf({ key, document }: Child, model: LifecycleModel, list: string): Document {
-    const { name, phases, entries, settings } = model
-    const derived = `${this.parentLifecycle}/${idText(this.id)}/${key}`
-    const { fence } = this.run
-    const parent: StoredParent = { lifecycle: this.parentLifecycle, id: this.id, key, list, fence }
+    const { entries, settings } = model
+    const { lifecycle, id } = this.parent
+    const derived = `${lifecycle}/${idText(id)}/${key}`
+    const parent: StoredParent = { lifecycle, id, key, list, fence: this.run.fence }
     const { _id = derived, ...fields } = document as Document
     const complete: Document = { _id, phase: entries[0], ...fields, [settings.progress]: { parent } }
-    const { phase } = complete
-    if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
-    const problem = canBeId(_id)
-      ? whyNotStorable(complete)
-      : `expected an _id that a document can have (${NO_ID}), got ${shown(_id)}`
-    if (problem !== undefined)
-      throw new InvalidDocument(name, phase, [...phases.keys()], `${name}, child '${key}': ${problem}`)
+    checkDocument(model, complete, `${model.name}, child '${key}'`)
     return complete
   }
 
@@ -321,15 +310,11 @@ export class StepChildren {
 }
 
 const isSame = (there: StoredParent | undefined, own: StoredParent): there is StoredParent =>
-  there !== undefined &&
-  there.lifecycle === own.lifecycle &&
-  idKey(there.id) === idKey(own.id) &&
-  there.key === own.key &&
-  there.list === own.list
+  there !== undefined && isSameDocument(there, own) && there.key === own.key && there.list === own.list
 
 const whoseIs = (parent: StoredParent | undefined, isFormer = false): string =>
   parent
-    ? `the child '${parent.key}' of ${isFormer ? 'a former ' : ''}${parent.lifecycle} ${idText(parent.id)} (${typeName(parent.id)})${isFormer ? ', which is gone' : ' already'} (its list '${parent.list}')`
+    ? `the child '${parent.key}' of ${isFormer ? 'a former ' : ''}${nameOf(parent)} (${typeName(parent.id)})${isFormer ? ', which is gone' : ' already'} (its list '${parent.list}')`
     : "there already, and is nobody's child"
 
 const totalOf = (lists: readonly ChildList[]): number => lists.reduce((sum, { total }) => sum + total, 0)

@@ -73,12 +73,12 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
       `waitFor: expected phases of ${lifecycle} (${[...other.phases.keys()].join(', ')}), got ${shown(unknown)}`,
     )
   const self = { lifecycle: model.name, id: run.held.lease.id }
-  if (isSame(self, { lifecycle, id })) throw new InvalidOutcome('waitFor: the document waits for itself')
+  if (isSameDocument(self, { lifecycle, id })) throw new InvalidOutcome('waitFor: the document waits for itself')
   const of = { collection: related.collectionOf(other), progress: other.settings.progress }
   await addWaiter(of, id, phases, self)
   const found = await look(run, other, id)
   const phase = typeof found?.['phase'] === 'string' ? found['phase'] : undefined
-  const name = `${lifecycle} ${idText(id)}`
+  const name = nameOf({ lifecycle, id })
   if (phase !== undefined && phases.includes(phase)) return whereOf(true, phase, `${name} is in ${phase}`)
   const chain = await circleTo(run, self, { lifecycle, id }, found)
   if (chain) throw new InvalidOutcome(`waitFor: documents wait for each other in a circle: ${chain.join(' -> ')}`)
@@ -140,20 +140,20 @@ async function circleTo(
     const progress: unknown = found[model?.settings.progress ?? 'progress']
     const awaits = awaitsIn(progress)
     const parent = parentIn(run.progress)
-    const isItsParent = parent && isSame(parent, at) && !isOfFormer(parent, childrenFromIn(progress))
+    const isItsParent = parent && isSameDocument(parent, at) && !isOfFormer(parent, childrenFromIn(progress))
     if (awaits?.kind === 'children' && isItsParent) return [...chain, self].map(nameOf)
     if (awaits?.kind !== 'document') return undefined
     chain.push(awaits)
-    if (isSame(awaits, self)) return chain.map(nameOf)
+    if (isSameDocument(awaits, self)) return chain.map(nameOf)
     const next = await run.env.related.modelOf(awaits.lifecycle)
     found = next && (await look(run, next, awaits.id))
   }
   return undefined
 }
 
-const isSame = (one: DocumentName, other: DocumentName): boolean =>
+export const isSameDocument = (one: DocumentName, other: DocumentName): boolean =>
   one.lifecycle === other.lifecycle && idKey(one.id) === idKey(other.id)
-const nameOf = ({ lifecycle, id }: DocumentName): string => `${lifecycle} ${idText(id)}`
+export const nameOf = ({ lifecycle, id }: DocumentName): string => `${lifecycle} ${idText(id)}`
 
 /** The last question of the document's step, and its answer; `answer` undefined: it is still open. */
 export interface Asked {

@@ -1,4 +1,4 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Collection, Db } from 'mongodb'
 import { learnSharding, protocolCollection } from '../../../database/index.js'
 import type { Ring } from '../../../doorbell/index.js'
 import {
@@ -10,14 +10,12 @@ import {
   hasOpenChild,
   idKey,
   isOfFormer,
-  LIFECYCLES_COLLECTION,
-  readOwnFields,
   type StoredParent,
   termsOf,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { endPhases, endsOf, type LifecycleModel, notifyingOf } from '../../model/model.js'
-import { modelRegistered } from '../../model/registered.js'
+import { registeredModels } from '../../model/registered.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
@@ -58,9 +56,7 @@ export class ParentNotifier implements RelatedLifecycles {
     const nowMs = this.options.clock.monotonicMs()
     const before = this.known.get(name)
     if (before && nowMs - before.readAtMs < KNOWN_MS) return before.model
-    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
-    const [entry] = await readOwnFields((how) => lifecycles.find({ _id: name }, { limit: 1, ...how }).toArray())
-    const model = entry && modelRegistered(entry)?.model
+    const [model] = await registeredModels(this.options.db, { _id: name })
     if (!model) return undefined
     // Its documents are woken, and taken down, from here.
     if (!before) await learnSharding(this.options.db, [model.collection])
@@ -70,11 +66,7 @@ export class ParentNotifier implements RelatedLifecycles {
 
   async childLifecycles(): Promise<readonly string[]> {
     const own = this.options.running().filter(({ model }) => model.settings.child)
-    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
-    const entries = await readOwnFields((how) => lifecycles.find({ child: true }, how).toArray())
-    const others = entries
-      .flatMap((entry) => modelRegistered(entry)?.model ?? [])
-      .filter(({ settings }) => settings.child)
+    const others = (await registeredModels(this.options.db, { child: true })).filter(({ settings }) => settings.child)
     return [...new Set([...own.map(({ model }) => model.name), ...others.map(({ name }) => name)])]
   }
 
