@@ -153,23 +153,13 @@ type Fields = Readonly<Record<string, unknown>>
 type FromPhase = { readonly name: string; readonly next: readonly string[] }
 
 /** An outcome whose fields have all been checked: handlers may be JavaScript, or have used `any`. */
-export type ReadOutcome =
-  | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
-  | {
-      readonly kind: 'wait'
-      readonly reason: string
-      readonly on: string | undefined
-      readonly forMs: number | null
-      readonly set: Fields | undefined
-    }
-  | {
-      readonly kind: 'ask'
-      readonly question: AskedQuestion
-      readonly forMs: number | null
-      readonly set: Fields | undefined
-    }
-  | { readonly kind: 'moveTo'; readonly phase: string; readonly set: Fields | undefined }
-  | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
+export type ReadOutcome = { readonly set: Fields | undefined } & (
+  | { readonly kind: 'again'; readonly step: string | null }
+  | { readonly kind: 'wait'; readonly reason: string; readonly on: string | undefined; readonly forMs: number | null }
+  | { readonly kind: 'ask'; readonly question: AskedQuestion; readonly forMs: number | null }
+  | { readonly kind: 'moveTo'; readonly phase: string }
+  | { readonly kind: 'park'; readonly reason: string }
+)
 
 const EXPECTED = 'expected the result of step.again(), step.wait(), step.ask(), step.moveTo() or step.park()'
 const ARGUMENTS = {

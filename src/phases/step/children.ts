@@ -159,18 +159,9 @@ export function countsOf(found: readonly ChildrenInPhase[], model: LifecycleMode
 
 /** The counts of several lifecycles together. */
 export function sumOf(all: readonly ChildCounts[]): ChildCounts {
-  const none: ChildCounts = { total: 0, succeeded: 0, failed: 0, parked: 0, open: 0, removed: 0 }
-  return all.reduce(
-    (sum, one) => ({
-      total: sum.total + one.total,
-      succeeded: sum.succeeded + one.succeeded,
-      failed: sum.failed + one.failed,
-      parked: sum.parked + one.parked,
-      open: sum.open + one.open,
-      removed: sum.removed + one.removed,
-    }),
-    none,
-  )
+  const sum = (state: keyof ChildCounts) => all.reduce((n, one) => n + one[state], 0)
+  const [parked, failed, removed] = [sum('parked'), sum('failed'), sum('removed')]
+  return { total: sum('total'), succeeded: sum('succeeded'), parked, failed, open: sum('open'), removed }
 }
 
 /** @throws InvalidOutcome for a value that isn't a rule, or a rule about another number of children */

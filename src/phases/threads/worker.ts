@@ -4,24 +4,10 @@ import { withFormerFields } from '../../options/index.js'
 import { processMs } from '../../time/index.js'
 import { InvalidOutcome, StepAborted } from '../errors/errors.js'
 import { textOf } from '../errors/kept-text.js'
-import {
-  type DocumentPhases,
-  isMadeBy,
-  Outcomes,
-  type OwnFields,
-  type Reached,
-  type WaitForOptions,
-} from '../outcome/outcome.js'
+import { isMadeBy, Outcomes, type OwnFields, type Reached } from '../outcome/outcome.js'
 import { type Logger, loggerOf } from '../reporting/logger.js'
-import type {
-  Child,
-  ChildrenDone,
-  ChildrenDoneOptions,
-  ChildrenOptions,
-  ChildrenRemoved,
-  RemoveChildrenOptions,
-} from '../step/children.js'
-import type { ChildDocument, Progress, Step, StepAnswer } from '../step/step.js'
+import type { ChildrenDone } from '../step/children.js'
+import type { Progress, Step, StepAnswer } from '../step/step.js'
 import type { ThreadDeclaration } from './declaration.js'
 import {
   Cell,
@@ -103,9 +89,10 @@ function primitive(value: unknown): unknown {
 }
 
 type AnyDoc = Record<string, unknown>
+type AnyStep = Step<string, AnyDoc>
 
 /** The step as a handler in a thread sees it: the same as elsewhere, over the step's port. */
-export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
+export class ThreadStep extends Outcomes implements AnyStep {
   readonly name: string | undefined
   readonly fence: number
   readonly attempt: number
@@ -157,27 +144,19 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     await stored.promise
   }
 
-  /** Lets the replica insert them. @throws as elsewhere */
-  async children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
-    await this.call('children', [children, options ?? {}])
-  }
+  // The replica does all these, and what they throw arrives here.
+  readonly children: AnyStep['children'] = async (...given) => void (await this.call('children', given))
+  readonly childrenOf: AnyStep['childrenOf'] = async ({ name }) => (await this.call('childrenOf', [{ name }])) as never
+  readonly removeChildren: AnyStep['removeChildren'] = async (...given) =>
+    (await this.call('removeChildren', given)) as never
 
-  /** Lets the replica count them. @throws as elsewhere */
-  async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
-    const done = (await this.call('childrenDone', [options])) as ChildrenDone
+  async childrenDone(...given: Parameters<AnyStep['childrenDone']>) {
+    const done = (await this.call('childrenDone', given)) as ChildrenDone
     return withFormerFields('childrenDone', done, { decided: 'done' })
   }
 
-  async childrenOf<Read>({ name }: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
-    return (await this.call('childrenOf', [{ name }])) as ChildDocument<Read>[]
-  }
-
-  async removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
-    return (await this.call('removeChildren', [options ?? {}])) as ChildrenRemoved
-  }
-
-  async waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
-    const there = (await this.call('waitFor', [target, options ?? {}])) as Reached
+  async waitFor(...given: Parameters<AnyStep['waitFor']>) {
+    const there = (await this.call('waitFor', given)) as Reached
     return withFormerFields('waitFor', { ...there, phase: there.phase ?? undefined }, { reached: 'done' })
   }
 

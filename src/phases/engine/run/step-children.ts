@@ -97,7 +97,7 @@ export class StepChildren {
    * fence of its own children. So a step that is tried again can distinguish the children of the step before it from those of a former document with
    * its `_id`.
    */
-  insert(given: readonly Child[], options: unknown): Promise<void> {
+  insert(given: readonly Child[], options?: unknown): Promise<void> {
     return this.turns.run(() => this.insertNow(given, options))
   }
 
@@ -165,7 +165,7 @@ export class StepChildren {
    * however late its command is executed: those have a higher fence. (Where the server's clock was set back and the parent made anew, it waits until
    * the clock has caught up.)
    */
-  remove(options: unknown): Promise<ChildrenRemoved> {
+  remove(options?: unknown): Promise<ChildrenRemoved> {
     return this.turns.run(() => this.removeNow(options))
   }
 

@@ -1,21 +1,11 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved, underHold } from '../../../lock/index.js'
 import { LeaseLost, StepAborted } from '../../errors/errors.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/outcome.js'
 import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
 import { type Logger, withFields } from '../../reporting/logger.js'
-import type {
-  Child,
-  ChildrenDone,
-  ChildrenDoneOptions,
-  ChildrenOptions,
-  ChildrenRemoved,
-  RemoveChildrenOptions,
-} from '../../step/children.js'
 import { COMES_AT, LEASE_UNMOVED } from '../../step/holder.js'
 import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
-import type { ThreadPool } from '../../threads/index.js'
-import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
+import { IN_THREAD, type RunsThreads, type ThreadDeclaration, type ThreadPool } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { type CurrentStep, countOf, type Held, waitedMs } from '../lease/held.js'
 import { type NewLists, StepChildren } from './step-children.js'
@@ -93,11 +83,6 @@ export class StepRun implements CurrentStep {
   get children(): StepChildren {
     this.itsChildren ??= new StepChildren(this)
     return this.itsChildren
-  }
-
-  /** Waits for another document, for a handler. */
-  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
-    return waitFor(this, target, options)
   }
 
   /** Made when first asked for: most handlers never look at it. */
@@ -204,9 +189,10 @@ export class StepRun implements CurrentStep {
 }
 
 type AnyDoc = Record<string, unknown>
+type AnyStep = Step<string, AnyDoc>
 
 /** The step as its handler sees it. Its getters read the run, so that no part is made that a handler doesn't use. */
-export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsThreads {
+export class StepContext extends Outcomes implements AnyStep, RunsThreads {
   readonly #run: StepRun
   #progress: Progress | undefined
 
@@ -256,24 +242,22 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
     return this.#run.checkpoint(set)
   }
 
-  children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
-    return this.#run.children.insert(children, options)
+  children(...given: Parameters<AnyStep['children']>) {
+    return this.#run.children.insert(...given)
   }
-  childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
-    return this.#run.children.done(options)
+  childrenDone(...given: Parameters<AnyStep['childrenDone']>) {
+    return this.#run.children.done(...given)
   }
-
   async childrenOf<Read>(lifecycle: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
     return (await this.#run.children.documentsOf(lifecycle)) as ChildDocument<Read>[]
   }
-  removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
-    return this.#run.children.remove(options)
+  removeChildren(...given: Parameters<AnyStep['removeChildren']>) {
+    return this.#run.children.remove(...given)
   }
-  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
-    return this.#run.waitFor(target, options)
+  waitFor(...given: Parameters<AnyStep['waitFor']>) {
+    return waitFor(this.#run, ...given)
   }
 
-  /** Runs a handler that was made by `thread(...)`. */
   [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
     return this.#run.inThread(declaration, document, this)
   }

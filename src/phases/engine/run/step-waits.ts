@@ -61,7 +61,7 @@ interface WaitingRun {
  * Waits for another document's phase. The waiter is added to the other document before that is read, so either this step sees the move, or the move
  * sees the waiter. Only a step of the other one that is already running misses it.
  */
-export async function waitFor(run: WaitingRun, target: unknown, options: unknown): Promise<Reached> {
+export async function waitFor(run: WaitingRun, target: unknown, options?: unknown): Promise<Reached> {
   run.awaits = undefined
   const { lifecycle, id, phases } = read(target)
   const recheckMs = readRecheck(known(options ?? {}, 'waitFor', ['recheck'])['recheck'], 'waitFor')
