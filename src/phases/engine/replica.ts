@@ -1,20 +1,11 @@
 import { hostname } from 'node:os'
-import {
-  Claimant,
-  Looks,
-  MissingIndex,
-  pauseText,
-  type ReplicaReport,
-  type RunLifecycle,
-  ServerClock,
-  type Terms,
-} from '../../lock/index.js'
+import { Claimant, Looks, ServerClock, type Terms } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BackgroundTasks } from '../background/background.js'
 import { declaredLimits } from '../definition/limits.js'
 import { ReplicaStopped } from '../errors/errors.js'
-import { claimedPhases, type LifecycleModel, workingPhases } from '../model/model.js'
+import { claimedPhases, type LifecycleModel } from '../model/model.js'
 import { BoundedLog, OutageLog } from '../reporting/bounded-log.js'
 import { sturdy, warningsLogger } from '../reporting/logger.js'
 import { observers } from '../reporting/observer.js'
@@ -23,16 +14,21 @@ import { CallIsolation } from './callbacks/call-isolation.js'
 import { CrashIsolation } from './claim/crash-isolation.js'
 import { SharedSemaphore } from './concurrency/shared-semaphore.js'
 import type { Environment } from './context/environment.js'
-import type { LifecycleRunner, ReplicaParts } from './lifecycle/lifecycle-runner.js'
+import type { ReplicaParts } from './lifecycle/lifecycle-runner.js'
 import { type RunningLifecycle, runningLifecycle } from './lifecycle/running-lifecycle.js'
 import type { TickCounts } from './lifecycle/tick-duties.js'
 import { LimitLeases } from './limits/limit-leases.js'
-import type { ReplicaOptions, ReplicaStatus } from './options/replica-options.js'
-import { checkOptions, type ReplicaSettings } from './options/replica-options.js'
+import {
+  checkOptions,
+  type ReplicaOptions,
+  type ReplicaSettings,
+  type ReplicaStatus,
+} from './options/replica-options.js'
 import { Beats } from './registry/beats.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
+import { figuresOf, statusOf } from './replica-status.js'
 import { LoopMonitor } from './run/loop-monitor.js'
 import { checkAtStart } from './start/start-checks.js'
 import { ClockWatch } from './tick/clock-watch.js'
@@ -49,7 +45,6 @@ const RETRY_MS = 300
 const MAX_ROUNDS = 1_000
 /** The number of rounds of `runOnce()`, a tick apart, after which failing claims are an error: claims must have failed in each. */
 const MOST_FAILING_ROUNDS = 5
-const TOO_MANY_ABANDONED = 5
 
 /**
  * One running processor of any number of lifecycles over one database. N identical ones share the work; none leads.
@@ -146,7 +141,11 @@ export class Replica {
       await this.tick()
     }
     this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
-    this.beats = new Beats({ db, identity, clock, logger, everyMs: beatEvery, figures: () => this.figures() })
+    const figures = () => {
+      const times = { loopMs: monitor.takeLongestMs(), tickMs: this.lastTickMs }
+      return { ...figuresOf(this.running, this.limitLeases), ...times }
+    }
+    this.beats = new Beats({ db, identity, clock, logger, everyMs: beatEvery, figures })
     const duties = { sweepEveryMs: sweepEvery, running: lifecycles }
     this.duties = new Duties({ db, identity, clock, logger, serverNow, serverClock, ...duties })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
@@ -262,37 +261,10 @@ export class Replica {
 
   /** Returns its figures, and why it isn't ready, if it isn't; for health checks and metrics. */
   status(): ReplicaStatus {
-    const all = this.running.map(({ runner }) => runner.counts)
-    const sum = (name: keyof LifecycleRunner['counts']) => all.reduce((n, counts) => n + counts[name], 0)
-    const abandoned = sum('abandoned')
-    const notReady: string[] = []
-    if (this.stopping) notReady.push('stopping')
-    const { lastError } = this.outage
-    if (this.outage.lasting) {
-      notReady.push(lastError instanceof MissingIndex ? lastError.message : 'the database does not answer')
-    }
-    if (!this.prepared) notReady.push('not started')
-    notReady.push(...this.registry.problems)
-    notReady.push(...this.running.flatMap(({ claimer }) => claimer.problem ?? []))
-    if (abandoned >= TOO_MANY_ABANDONED) notReady.push(`${abandoned} handlers were given up and still run`)
-    return {
-      identity: this.identity,
-      notReady,
-      paused: this.running.flatMap(({ model: { name: lifecycle }, paused }) =>
-        paused().pauses.map((pause) => {
-          const { by, reason, since, until, ...target } = pause
-          return { lifecycle, ...target, text: pauseText(lifecycle, pause) }
-        }),
-      ),
-      held: sum('held'),
-      queued: sum('queued'),
-      running: sum('running'),
-      abandoned,
-      limits: this.limitLeases.held(),
-      skipped: this.running.reduce((n, { refusing }) => n + refusing.size, 0),
-      doorbell: this.doorbell.status,
-      replicas: this.liveReplicas.countByVersion(),
-    }
+    const { identity, running, outage, registry, limitLeases, liveReplicas } = this
+    const states = [...(this.stopping ? ['stopping'] : []), ...(this.prepared ? [] : ['not started'])]
+    const doorbell = this.doorbell.status
+    return statusOf({ identity, running, outage, registry, limitLeases, liveReplicas, doorbell }, states)
   }
 
   /** The terms in force for a lifecycle. @internal */
@@ -324,19 +296,6 @@ export class Replica {
       this.lastTickMs = Math.round(seconds() * 1_000)
       if (this.waking) for (const one of [this.beats, this.duties]) one.ifDue()
     }
-  }
-
-  /** The current figures for its document in `phaselock.replicas`. */
-  private figures(): Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'> {
-    const lifecycles = this.running.map(({ model, runner: { counts }, terms }): RunLifecycle => {
-      const { places, free, held } = counts
-      const { knows } = terms().only ?? {}
-      return { name: model.name, phases: workingPhases(model), places, free, held, ...(knows && { knows }) }
-    })
-    const held = this.limitLeases.held()
-    const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)
-    const figures = { loopMs: this.monitor.takeLongestMs(), tickMs: this.lastTickMs }
-    return { lifecycles, ...(held.length > 0 && { limits }), ...figures }
   }
 
   /** Ticks at an offset within each `tickEvery`, so that replicas spread their looks. A tick is skipped while the one before still runs. */
