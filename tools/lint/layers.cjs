@@ -43,7 +43,8 @@ const ROOMS = {
     ['lifecycle'],
     ['callbacks', 'claim', 'renew', 'record'],
     ['run', 'wake', 'start'],
-    ['context', 'lease', 'options'],
+    ['context'],
+    ['lease', 'options'],
     ['limits', 'concurrency', 'registry'],
   ],
   'src/lock': [

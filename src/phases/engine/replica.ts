@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import type { Ring } from '../../doorbell/index.js'
 import { Claimant, Looks, ServerClock, type Terms } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
@@ -14,16 +15,10 @@ import { CallIsolation } from './callbacks/call-isolation.js'
 import { CrashIsolation } from './claim/crash-isolation.js'
 import { SharedSemaphore } from './concurrency/shared-semaphore.js'
 import type { Environment } from './context/environment.js'
-import type { ReplicaParts } from './lifecycle/lifecycle-runner.js'
 import { type RunningLifecycle, runningLifecycle } from './lifecycle/running-lifecycle.js'
 import type { TickCounts } from './lifecycle/tick-duties.js'
 import { LimitLeases } from './limits/limit-leases.js'
-import {
-  checkOptions,
-  type ReplicaOptions,
-  type ReplicaSettings,
-  type ReplicaStatus,
-} from './options/replica-options.js'
+import { checkOptions, type ReplicaOptions, type ReplicaStatus } from './options/replica-options.js'
 import { Beats } from './registry/beats.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
@@ -57,9 +52,6 @@ export class Replica {
   readonly identity: string
   private readonly env: Environment
   private readonly boundedLog: BoundedLog
-  private readonly options: ReplicaSettings
-  private readonly registry: LifecycleRegistry
-  private readonly liveReplicas: LiveReplicas
   private readonly beats: Beats
   private readonly duties: Duties
   private readonly looks: Looks
@@ -67,11 +59,9 @@ export class Replica {
   private readonly everyTick: Tick
   private readonly outage: OutageLog
   private readonly doorbell: DoorbellLink
-  private readonly threads: ThreadPool
   private readonly monitor: LoopMonitor
   private readonly backgroundTasks: BackgroundTasks
   private readonly isolation: CrashIsolation
-  private readonly limitLeases: LimitLeases
   private readonly parentNotifier: ParentNotifier
   private prepared: Promise<void> | undefined
   private ticker: NodeJS.Timeout | undefined
@@ -87,67 +77,68 @@ export class Replica {
    */
   constructor(given: ReplicaOptions) {
     const options = checkOptions(given)
-    this.options = options
-    const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs, beatEvery, sweepEvery } = options
+    const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs, beatEvery: everyMs } = options
     const { clock = systemClock, random = Math.random, threads: size, threadMemoryMb: memoryMb } = options
     const logger = sturdy(options.logger ?? warningsLogger)
     this.boundedLog = new BoundedLog(logger, clock)
     const observer = observers([options.observer ?? []].flat(), this.boundedLog)
-    this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, random)
-    const { identity } = this
+    const identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, random)
+    this.identity = identity
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
     const phases = new Map(models.map((model) => [model.name, claimedPhases(model)]))
     const takes = (name: string, phase: string) => this.partsOf(name).runner.takes(phase)
-    this.liveReplicas = new LiveReplicas(db, identity, phases, takes, clock, () => this.waking)
-    const { liveReplicas } = this
+    const liveReplicas = new LiveReplicas(db, identity, phases, takes, clock, () => this.waking)
     const lifecycles = () => this.running
     const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, liveReplicas, lifecycles })
     const serverClock = new ServerClock(clock, clockWatch.steps)
     const serverNow = () => serverClock.now() ?? clock.now()
-    this.env = { clock, serverClock, serverNow, random, logger, observer }
-    this.registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
-    const { env, registry } = this
+    const registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
     this.looks = new Looks(db, clock, serverClock)
     this.outage = new OutageLog('the tick', clock, logger)
-    this.threads = options.threadPool ?? new ThreadPool({ size, memoryMb, logger })
-    if (models.length > 0) this.threads.join()
-    this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
-    const { threads, monitor } = this
+    const threads = options.threadPool ?? new ThreadPool({ size, memoryMb, logger })
+    if (models.length > 0) threads.join()
+    const monitor = new LoopMonitor({ limitMs, clock, logger, observer })
+    this.monitor = monitor
     this.isolation = new CrashIsolation(clock)
     const leaseMs = () => Math.max(...models.map((model) => registry.lockTimeout(model).leaseMs))
     const limiting = { leaseMs, declared: declaredLimits(models) }
-    this.limitLeases = new LimitLeases({ db: renewalDb, identity, clock, serverClock, logger, ...limiting })
-    this.parentNotifier = new ParentNotifier({
-      ...{ db, clock, logger, serverNow, running: lifecycles },
-      lookSoon: () => this.lookSoon(0),
-      ringOthers: (ring) => this.doorbell.ring(ring),
-    })
-    const parts: ReplicaParts = {
-      ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
+    const limitLeases = new LimitLeases({ db: renewalDb, identity, clock, serverClock, logger, ...limiting })
+    const ringOthers = (ring: Ring) => this.doorbell.ring(ring)
+    const lookSoon = (ms?: number) => this.lookSoon(ms)
+    const parents = { db, clock, logger, serverNow, running: lifecycles, ringOthers, lookSoon: () => lookSoon(0) }
+    this.parentNotifier = new ParentNotifier(parents)
+    this.env = {
+      ...{
+        options,
+        identity,
+        claimant: new Claimant(identity),
+        clock,
+        serverClock,
+        serverNow,
+        random,
+        logger,
+        observer,
+      },
+      ...{ registry, liveReplicas, limitLeases, related: this.parentNotifier, threads, lookSoon, ringOthers },
       sharedSemaphore: options.sharedSemaphore ?? SharedSemaphore.of(options.concurrency),
-      isolation: this.isolation,
-      callIsolation: new CallIsolation(),
-      limitLeases: this.limitLeases,
-      related: this.parentNotifier,
       wakes: () => this.waking,
-      lookSoon: (ms) => this.lookSoon(ms),
-      ringOthers: (ring) => this.doorbell.ring(ring),
     }
-    this.running = options.lifecycles.map((lifecycle) => runningLifecycle(env, parts, lifecycle))
+    const { env, isolation } = this
+    const apart = { isolation, callIsolation: new CallIsolation(), monitor }
+    this.running = options.lifecycles.map((lifecycle) => runningLifecycle(env, lifecycle, apart))
     this.backgroundTasks = new BackgroundTasks(() => this.running.flatMap((one) => one.alongside()), logger)
     const look = async () => {
       await this.ticking
       await this.tick()
     }
-    this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
+    this.doorbell = new DoorbellLink(env, this.running, look)
     const figures = () => {
       const times = { loopMs: monitor.takeLongestMs(), tickMs: this.lastTickMs }
-      return { ...figuresOf(this.running, this.limitLeases), ...times }
+      return { ...figuresOf(this.running, limitLeases), ...times }
     }
-    this.beats = new Beats({ db, identity, clock, logger, everyMs: beatEvery, figures })
-    const duties = { sweepEveryMs: sweepEvery, running: lifecycles }
-    this.duties = new Duties({ db, identity, clock, logger, serverNow, serverClock, ...duties })
+    this.beats = new Beats({ db, identity, clock, logger, everyMs, figures })
+    this.duties = new Duties({ ...env, db, sweepEveryMs: options.sweepEvery, running: lifecycles })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
@@ -157,15 +148,13 @@ export class Replica {
    * @throws InvalidLifecycle for a thread's module
    */
   prepare(): Promise<void> {
-    const { env, options: replica, registry, looks, threads, identity } = this
+    const { env, looks } = this
     const requests = () => this.everyTick.requests()
     const terms = (model: LifecycleModel) => this.terms(model)
-    this.prepared ??= checkAtStart(env, { replica, registry, looks, threads, requests, identity, terms }).catch(
-      (error) => {
-        this.prepared = undefined
-        throw error
-      },
-    )
+    this.prepared ??= checkAtStart(env, { looks, requests, terms }).catch((error) => {
+      this.prepared = undefined
+      throw error
+    })
     return this.prepared
   }
 
@@ -193,7 +182,7 @@ export class Replica {
     let failingRounds = 0
     try {
       for (let round = 0; round < MAX_ROUNDS; round += 1) {
-        this.limitLeases.refresh()
+        this.env.limitLeases.refresh()
         const before = this.running.map(({ runner }) => runner.claimer.failures.count)
         const { ruled, removed, due } = await this.everyTick.run()
         await this.idle()
@@ -205,7 +194,7 @@ export class Replica {
         const failing = this.running.filter(({ runner }, i) => runner.claimer.failures.count > before[i]!)
         failingRounds = failing.length > 0 ? failingRounds + 1 : 0
         if (failingRounds >= MOST_FAILING_ROUNDS) throw claimsFail(failing)
-        if (failingRounds > 0) await sleep(this.options.tickEvery)
+        if (failingRounds > 0) await sleep(this.env.options.tickEvery)
         if (this.isolation.againInMs > 0) await sleep(this.isolation.againInMs)
       }
     } finally {
@@ -223,10 +212,10 @@ export class Replica {
     await this.prepare()
     this.wakeBetweenTicks()
     if (this.stopping) return
-    await this.liveReplicas.say().catch((error) => this.outage.failed(error))
+    await this.env.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
     this.beats.ifDue()
-    if (!this.ticker) this.keepTicking(Math.floor(this.env.random() * this.options.tickEvery))
+    if (!this.ticker) this.keepTicking(Math.floor(this.env.random() * this.env.options.tickEvery))
   }
 
   /**
@@ -261,10 +250,9 @@ export class Replica {
 
   /** Returns its figures, and why it isn't ready, if it isn't; for health checks and metrics. */
   status(): ReplicaStatus {
-    const { identity, running, outage, registry, limitLeases, liveReplicas } = this
+    const { env, running, outage } = this
     const states = [...(this.stopping ? ['stopping'] : []), ...(this.prepared ? [] : ['not started'])]
-    const doorbell = this.doorbell.status
-    return statusOf({ identity, running, outage, registry, limitLeases, liveReplicas, doorbell }, states)
+    return statusOf({ ...env, running, outage, doorbell: this.doorbell.status }, states)
   }
 
   /** The terms in force for a lifecycle. @internal */
@@ -301,7 +289,7 @@ export class Replica {
   /** Ticks at an offset within each `tickEvery`, so that replicas spread their looks. A tick is skipped while the one before still runs. */
   private keepTicking(offsetMs: number): void {
     if (this.stopping) return
-    const everyMs = this.options.tickEvery
+    const everyMs = this.env.options.tickEvery
     const waitMs = everyMs - ((this.env.clock.now().getTime() - offsetMs) % everyMs)
     this.ticker = setTimeout(() => void this.tick().finally(() => this.keepTicking(offsetMs)), waitMs)
   }
@@ -324,10 +312,10 @@ export class Replica {
     clearTimeout(this.ticker)
     this.monitor.stop()
     clearTimeout(this.early)
-    const { grace: graceMs } = this.options
+    const { grace: graceMs } = this.env.options
     const over = new AbortController()
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
-    const left = this.liveReplicas.leave().catch(() => undefined)
+    const left = this.env.liveReplicas.leave().catch(() => undefined)
     const beside = this.backgroundTasks.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back documents that have not begun.
     const told = Promise.all(this.running.map(({ deliverer }) => deliverer?.stop(graceMs, LAST_CHANCE_MS, wait)))
@@ -335,13 +323,13 @@ export class Replica {
     await told
     await Promise.all(this.running.map(({ events }) => events?.stop(wait, LAST_CHANCE_MS)))
     await Promise.race([
-      Promise.all([left, this.beats.end(), this.duties.stop(), this.limitLeases.stop()]),
+      Promise.all([left, this.beats.end(), this.duties.stop(), this.env.limitLeases.stop()]),
       wait(LAST_CHANCE_MS),
     ])
     over.abort()
     await Promise.all([beside, this.parentNotifier.stop(), ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
-    if (this.options.lifecycles.length > 0) await this.threads.leave()
+    if (this.env.options.lifecycles.length > 0) await this.env.threads.leave()
     this.reportSuppressed()
   }
 }

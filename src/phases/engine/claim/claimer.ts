@@ -1,13 +1,4 @@
-import {
-  type Claimant,
-  type Claimed,
-  type ClaimResult,
-  Claims,
-  idKey,
-  MissingIndex,
-  nothingClaimed,
-  type WorkSplit,
-} from '../../../lock/index.js'
+import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex, nothingClaimed, type WorkSplit } from '../../../lock/index.js'
 import type { LimitNeed } from '../../model/model.js'
 import { readProjection } from '../../model/settings.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
@@ -24,15 +15,12 @@ import { PhaseQueues } from './phase-queues.js'
 const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
-  readonly claimant: Claimant
   readonly isolation: CrashIsolation
   /** The split of due documents among the replicas. */
   readonly workSplit: WorkSplit
   readonly held: HeldDocuments
   readonly prefetchTargets: PrefetchTargets
   readonly outage: OutageLog
-  /** Asks for a look ahead of the next tick. */
-  readonly lookSoon: () => void
   /** Called with documents as soon as they have been won, before their claim is over. */
   readonly onWon: (phase: string, claimed: readonly Claimed[], admission?: ClaimAdmission) => void
 }
@@ -57,7 +45,7 @@ export class Claimer {
     private readonly options: ClaimerOptions,
   ) {
     const { model, clock, logger, limitLeases } = env
-    const { claimant, isolation, held, workSplit, outage } = options
+    const { isolation, held, workSplit, outage } = options
     this.queues = new PhaseQueues(model.phases.keys(), {
       clock,
       isPaused: (phase) => this.isPaused(phase),
@@ -66,7 +54,6 @@ export class Claimer {
     this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
     this.claims = new Claims({
       ...env,
-      claimant,
       workSplit,
       projection: readProjection(model.settings),
       order: model.settings,
@@ -330,7 +317,7 @@ export class Claimer {
     if (result.broken.length + result.odd.length + result.refused.length > 0) broken.claimed(result)
     if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
     // Another replica, unknown to the last look, claims here.
-    if (lost > Math.max(1, candidates / 20)) this.options.lookSoon()
+    if (lost > Math.max(1, candidates / 20)) this.env.lookSoon()
   }
 }
 

@@ -1,7 +1,5 @@
-import type { Ring } from '../../../doorbell/index.js'
 import {
   type CancelRequest,
-  type Claimant,
   type Claimed,
   cancelText,
   claimOf,
@@ -14,54 +12,28 @@ import {
 import { EndlessSteps } from '../../errors/errors.js'
 import type { LifecycleModel } from '../../model/model.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
-import type { ThreadPool } from '../../threads/index.js'
-import type { CallIsolation } from '../callbacks/call-isolation.js'
 import type { ClaimAdmission } from '../claim/admission.js'
 import { Claimer, type ClaimerOptions } from '../claim/claimer.js'
 import type { CrashIsolation } from '../claim/crash-isolation.js'
 import { PrefetchTarget, type PrefetchTargets } from '../concurrency/prefetch-target.js'
-import type { SharedSemaphore } from '../concurrency/shared-semaphore.js'
 import { StepSemaphore } from '../concurrency/step-semaphore.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { RelatedLifecycles } from '../context/related-lifecycles.js'
 import { FRESH_MS, type Held, HeldDocuments, stepsSoFar, waitedMs } from '../lease/held.js'
-import type { LimitLeases } from '../limits/limit-leases.js'
-import type { ReplicaSettings, RunnableLifecycle } from '../options/replica-options.js'
+import type { RunnableLifecycle } from '../options/replica-options.js'
 import { OutcomeRecorder } from '../record/outcome-recorder.js'
-import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
-import type { LiveReplicas } from '../registry/live-replicas.js'
 import { LeaseGuard } from '../renew/lease-guard.js'
 import { betweenStepsMs, type Ending, EndingRules, goesOn } from '../run/ending-rules.js'
 import type { LoopMonitor } from '../run/loop-monitor.js'
 import type { Checkpoint } from '../run/step-run.js'
 import { StepRunner } from '../run/step-runner.js'
 
-/** The parts of a replica that all of its lifecycles share. */
-export interface ReplicaParts {
-  readonly options: ReplicaSettings
-  readonly identity: string
-  readonly claimant: Claimant
-  readonly registry: LifecycleRegistry
-  readonly liveReplicas: LiveReplicas
-  /** The rules for documents that may be held together. */
+/** What a lifecycle's documents are claimed by, and its steps run. */
+interface RunnerOptions {
+  readonly workSplit: WorkSplit
+  readonly handlers: RunnableLifecycle['handlers']
+  /** The rules for documents that may be held together, in all lifecycles of a replica. */
   readonly isolation: CrashIsolation
-  /** The suspects of its callbacks. */
-  readonly callIsolation: CallIsolation
-  /** The slots of limits. */
-  readonly limitLeases: LimitLeases
-  /** The parents and children of its documents. */
-  readonly related: RelatedLifecycles
-  /** The places, one of which each running step takes; undefined: any number. */
-  readonly sharedSemaphore: SharedSemaphore | undefined
-  /** The threads for handlers that are declared as `thread(...)`. */
-  readonly threads: ThreadPool
   readonly monitor: LoopMonitor
-  /** True if local timers wake the replica between ticks. */
-  readonly wakes: () => boolean
-  /** Asks for a look before the next tick, after `ms` or shortly. */
-  readonly lookSoon: (ms?: number) => void
-  /** Rings other replicas for due documents that this one can't take. */
-  readonly ringOthers: (ring: Ring) => void
 }
 
 /** Runs one lifecycle on one replica: claims due documents, carries each one that it has won through its steps, and stops in order. */
@@ -81,12 +53,10 @@ export class LifecycleRunner {
 
   constructor(
     private readonly env: LifecycleEnvironment,
-    private readonly parts: ReplicaParts,
-    workSplit: WorkSplit,
-    handlers: RunnableLifecycle['handlers'],
+    private readonly options: RunnerOptions,
   ) {
-    const { model, clock, logger } = env
-    const { threads, monitor, sharedSemaphore: shared } = parts
+    const { model, clock, logger, threads, sharedSemaphore: shared } = env
+    const { workSplit, handlers, isolation, monitor } = options
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
@@ -101,12 +71,12 @@ export class LifecycleRunner {
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { prefetchTargets, endings } = this
     const onWon: ClaimerOptions['onWon'] = (phase, claimed, admission) => this.won(phase, claimed, admission)
-    this.claimer = new Claimer(env, { ...parts, workSplit, held, prefetchTargets, outage, onWon })
+    this.claimer = new Claimer(env, { isolation, workSplit, held, prefetchTargets, outage, onWon })
     const isLoaded = () => this.semaphore.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, endings, prefetchTargets, outage, isLoaded)
     const checkpoint: Checkpoint = (one, set, also) => this.outcomes.checkpoint(one, set, also)
     const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
-    this.steps = new StepRunner(env, { handlers, threads, activities, endings, prefetchTargets, checkpoint })
+    this.steps = new StepRunner(env, { handlers, activities, endings, prefetchTargets, checkpoint })
     this.guard = new LeaseGuard(env, held, this.semaphore, outage)
   }
 
@@ -222,7 +192,7 @@ export class LifecycleRunner {
     if (held.limits) this.env.limitLeases.release(held, 1)
     held.limits = undefined
     if (this.held.watched === 0) this.guard.stop()
-    this.parts.isolation.released()
+    this.options.isolation.released()
     this.claimer.claimIfRoom()
   }
 
@@ -241,8 +211,7 @@ export class LifecycleRunner {
   /** Prepares for the documents that come due because of the recorded ending. */
   private expect(held: Held, ending: Ending): void {
     const { end } = ending
-    const { model, serverNow, terms } = this.env
-    const { wakes, lookSoon, ringOthers } = this.parts
+    const { model, serverNow, terms, wakes, lookSoon, ringOthers } = this.env
     const next = duePhase(model, held, ending)
     const due = next !== undefined && this.env.paused().has(next) ? undefined : next
     const betweenSteps = betweenStepsMs(ending)
@@ -293,7 +262,7 @@ export class LifecycleRunner {
     if (this.stopping || this.isPaused(held) || this.env.limitLeases.isRated(held)) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.prefetchTargets[kind].target
-    return othersWait || this.parts.isolation.closedMs > 0
+    return othersWait || this.options.isolation.closedMs > 0
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */

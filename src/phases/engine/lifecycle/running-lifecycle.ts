@@ -7,20 +7,31 @@ import { workingPhases } from '../../model/model.js'
 import { BoundedLog, OutageLog } from '../../reporting/bounded-log.js'
 import { BrokenReports } from '../../reporting/broken-reports.js'
 import { threadOf } from '../../threads/index.js'
+import type { CallIsolation } from '../callbacks/call-isolation.js'
 import { Deliverer } from '../callbacks/deliverer.js'
+import type { CrashIsolation } from '../claim/crash-isolation.js'
 import type { StepKind } from '../concurrency/step-semaphore.js'
 import type { Environment, LifecycleEnvironment } from '../context/environment.js'
 import type { RunnableLifecycle } from '../options/replica-options.js'
+import type { LoopMonitor } from '../run/loop-monitor.js'
 import { Waker } from '../wake/waker.js'
-import { LifecycleRunner, type ReplicaParts } from './lifecycle-runner.js'
+import { LifecycleRunner } from './lifecycle-runner.js'
 import { TickDuties } from './tick-duties.js'
 import { UndatedDocuments } from './undated.js'
 
 export type RunningLifecycle = ReturnType<typeof runningLifecycle>
 
 /** Makes the parts that a replica has for one lifecycle. */
-export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycle: RunnableLifecycle) {
-  const { options, identity, registry, liveReplicas, lookSoon, ringOthers } = parts
+export function runningLifecycle(
+  env: Environment,
+  lifecycle: RunnableLifecycle,
+  {
+    isolation,
+    callIsolation,
+    monitor,
+  }: { isolation: CrashIsolation; callIsolation: CallIsolation; monitor: LoopMonitor },
+) {
+  const { options, identity, registry, liveReplicas, lookSoon, ringOthers } = env
   const { clock, logger, observer, serverClock } = env
   const { model, handlers } = lifecycle
   const { db, renewalDb = db, ownerDb = db } = options
@@ -58,8 +69,6 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     keepTermsFresh: () => registry.keepFresh(),
     paused: () => registry.paused(model),
     isSuperseded: () => registry.isSuperseded(model),
-    limitLeases: parts.limitLeases,
-    related: parts.related,
     // Asked when a phase is first worked on: in a Nest app the handlers are known only after the replica was made.
     kindOf(phase: string): StepKind {
       const kind = kinds.get(phase) ?? (threadOf(handlers[phase]) ? 'thread' : 'loop')
@@ -74,13 +83,13 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const deliverer =
     model.settings.callbacks &&
     new Deliverer({
-      ...{ env: shared, identity, callIsolation: parts.callIsolation, callbacks: lifecycle.callbacks ?? {} },
+      ...{ env: shared, identity, callIsolation, callbacks: lifecycle.callbacks ?? {} },
       outage: new OutageLog(`${model.name}: notifying callbacks`, clock, logger),
     })
   const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }
   const workSplit = new WorkSplit((phase) => liveReplicas.membership(model.name, phase), clock)
   const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
-  const runner = new LifecycleRunner(own, parts, workSplit, handlers)
+  const runner = new LifecycleRunner(own, { workSplit, handlers, isolation, monitor })
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   const waker = new Waker({
     ...own,
@@ -115,7 +124,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     },
     deliverer,
     events,
-    tickDuties: new TickDuties(own, registry),
+    tickDuties: new TickDuties(own),
     undated: new UndatedDocuments(own.collection, terms, clock),
     /** Its background work, with the context for it. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

@@ -10,7 +10,6 @@ import {
 } from '../../../lock/index.js'
 import { notifyingOf } from '../../model/model.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
 
 const REMOVAL_BATCH = 1_000
@@ -41,10 +40,7 @@ export class TickDuties {
   /** Unknown phases that have been warned of. */
   private warned = new Set<string>()
 
-  constructor(
-    private readonly env: LifecycleEnvironment,
-    private readonly registry: LifecycleRegistry,
-  ) {
+  constructor(private readonly env: LifecycleEnvironment) {
     const { model, collection, terms, refusing, clock } = env
     this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], refusing, () => clock.monotonicMs())
   }
@@ -52,7 +48,7 @@ export class TickDuties {
   /** The questions for a look: is there a document that no claim would find, or one in a phase that isn't this lifecycle's? */
   queries(): DutyQuery[] {
     const { model } = this.env
-    const siblings = this.registry.siblingPhases(model)
+    const siblings = this.env.registry.siblingPhases(model)
     const own = [...model.phases.keys(), ...(model.settings.callbacks ? [removedPhase(model.name)] : [])]
     const known = [...own, ...siblings, ...model.renames.map((rename) => rename.from)]
     const repairs = this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
@@ -70,7 +66,10 @@ export class TickDuties {
     for (const phase of phases) if (typeof phase !== 'string') broken.phase(typeName(phase))
     const foreign = phases.filter((phase) => typeof phase === 'string' && !model.phases.has(phase)) as string[]
     if (foreign.length === 0) return
-    const known = new Set([...(await this.registry.phasesBeside(model)), ...model.renames.map((rename) => rename.from)])
+    const known = new Set([
+      ...(await this.env.registry.phasesBeside(model)),
+      ...model.renames.map((rename) => rename.from),
+    ])
     const own = [...model.phases.keys()].join(', ')
     for (const phase of foreign) {
       if (known.has(phase) || isRemovedPhase(phase) || this.warned.has(phase)) continue

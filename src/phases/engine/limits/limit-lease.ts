@@ -222,14 +222,6 @@ export class LimitLease {
     })
   }
 
-  private get leaseMs(): number {
-    return Math.min(this.lastsMs, this.options.leaseMs())
-  }
-
-  private get ageMs(): number {
-    return this.options.clock.monotonicMs() - this.askedAtMs
-  }
-
   /** Makes the next request see what other replicas have given back, and people have set, since the last one. */
   refresh(): void {
     this.reuseUntilMs = Number.NEGATIVE_INFINITY

@@ -5,7 +5,7 @@ import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
 import { type Logger, withFields } from '../../reporting/logger.js'
 import { COMES_AT, LEASE_UNMOVED } from '../../step/holder.js'
 import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
-import { IN_THREAD, type RunsThreads, type ThreadDeclaration, type ThreadPool } from '../../threads/index.js'
+import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import { type CurrentStep, countOf, type Held, waitedMs } from '../lease/held.js'
 import { type NewLists, StepChildren } from './step-children.js'
@@ -55,7 +55,6 @@ export class StepRun implements CurrentStep {
   constructor(
     readonly held: Held,
     readonly env: LifecycleEnvironment,
-    private readonly threads: ThreadPool,
     private readonly storeFields: Checkpoint,
   ) {
     this.madeAtMs = env.clock.monotonicMs()
@@ -120,8 +119,8 @@ export class StepRun implements CurrentStep {
     document: Record<string, unknown>,
     step: Step<string, Record<string, unknown>>,
   ): Promise<unknown> {
-    const { model, clock } = this.env
-    return this.threads.run(declaration, document, model.settings.progress, step, {
+    const { model, clock, threads } = this.env
+    return threads.run(declaration, document, model.settings.progress, step, {
       waits: () => {
         this.waitsForThread = true
       },

@@ -4,7 +4,6 @@ import type { AnyHandler } from '../../definition/bound-lifecycle.js'
 import { InvalidOutcome } from '../../errors/errors.js'
 import { causesText } from '../../errors/recorded-error.js'
 import type { LeaseLoss, StepEnded } from '../../reporting/observer.js'
-import type { ThreadPool } from '../../threads/index.js'
 import type { PrefetchTargets } from '../concurrency/prefetch-target.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
@@ -55,7 +54,6 @@ export class PhaseActivity {
 }
 
 export interface StepRunnerOptions {
-  readonly threads: ThreadPool
   readonly checkpoint: Checkpoint
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
@@ -76,10 +74,10 @@ export class StepRunner {
 
   /** Runs one step of a document, and returns its ending, by its handler or without one. */
   run(held: Held): Ending | Promise<Ending> {
-    const { endings, prefetchTargets, activities, threads, checkpoint } = this.options
+    const { endings, prefetchTargets, activities, checkpoint } = this.options
     const early = endings.withoutHandler(held)
     if (early) return early
-    const run = new StepRun(held, this.env, threads, checkpoint)
+    const run = new StepRun(held, this.env, checkpoint)
     // A handler in a thread doesn't block this event loop.
     const activity = held.kind === 'loop' ? activities.get(held.phase.name) : undefined
     activity?.began()

@@ -29,32 +29,25 @@ import {
 import { typed } from '../../../options/index.js'
 import { InvalidLifecycle, MissingIndexes } from '../../errors/errors.js'
 import { type LifecycleModel, workingPhases } from '../../model/model.js'
-import type { Logger } from '../../reporting/logger.js'
-import { type ThreadPool, threadOf } from '../../threads/index.js'
+import { threadOf } from '../../threads/index.js'
 import type { Environment } from '../context/environment.js'
-import type { ReplicaSettings } from '../options/replica-options.js'
-import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 
 export interface StartChecksOptions {
-  readonly replica: ReplicaSettings
-  readonly registry: LifecycleRegistry
   readonly looks: Looks
-  readonly threads: ThreadPool
   readonly requests: () => readonly LookRequest[]
-  readonly identity: string
   readonly terms: (model: LifecycleModel) => Terms
 }
 
 /** Runs all checks of `Replica.prepare`, and throws its errors. */
 export async function checkAtStart(env: Environment, options: StartChecksOptions): Promise<void> {
-  const { registry } = options
-  const { db, lifecycles, indexes } = options.replica
-  await requireThreads(options)
+  const { registry } = env
+  const { db, lifecycles, indexes } = env.options
+  await requireThreads(env)
   await requireServerVersion(db)
-  await requireRights(env, options.replica)
+  await requireRights(env)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
   await requireSafeSharding(db, collections, NEVER_SHARDED)
-  await provideIndexes(options.replica, collections, env.logger)
+  await provideIndexes(env, collections)
   await registry.requireNoOverlap()
   const changed = await registry.register()
   const [registered] = lifecycles
@@ -66,15 +59,15 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
 
 /** With another definition the program is another: what its bugs have parked gets another go, once for all replicas. @returns false: that has failed */
 async function retryBugs(
-  { logger }: Environment,
-  options: StartChecksOptions,
+  { logger, options, identity }: Environment,
+  { terms }: StartChecksOptions,
   model: LifecycleModel,
 ): Promise<boolean> {
   const { name, collection } = model
-  const documents = protocolCollection<Document>(options.replica.db, collection)
-  const why = { reason: 'unparked: its lifecycle was defined anew', by: options.identity }
+  const documents = protocolCollection<Document>(options.db, collection)
+  const why = { reason: 'unparked: its lifecycle was defined anew', by: identity }
   try {
-    const count = await unparkBugs(documents, options.terms(model), workingPhases(model), why)
+    const count = await unparkBugs(documents, terms(model), workingPhases(model), why)
     const what = `${name}: what a bug of the program had parked is tried again (${count})`
     if (count > 0) logger.info(`${what}, because its definition is new`)
     return true
@@ -88,8 +81,8 @@ async function retryBugs(
 }
 
 /** Loads the modules of handlers in threads: a missing module or function must not first show as a step's error. */
-async function requireThreads({ replica, threads }: StartChecksOptions): Promise<void> {
-  for (const { model, handlers } of replica.lifecycles) {
+async function requireThreads({ options, threads }: Environment): Promise<void> {
+  for (const { model, handlers } of options.lifecycles) {
     const found = await Promise.all(
       Object.entries(handlers).map(async ([phase, handler]) => {
         const declaration = threadOf(handler)
@@ -105,10 +98,8 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
  * Checks the user's rights. Without the doorbell's, documents wait for the tick; without those on `phaselock.replicas`, people don't see this replica
  * there. Without any other, something would fail at each tick.
  */
-async function requireRights(
-  { logger }: Environment,
-  { db, lifecycles, indexes, doorbell, beatEvery }: ReplicaSettings,
-) {
+async function requireRights({ logger, options }: Environment) {
+  const { db, lifecycles, indexes, doorbell, beatEvery } = options
   const creates = indexes === 'create'
   const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
     // Removed documents with undelivered events are deleted by the replica that delivers them.
@@ -141,7 +132,8 @@ async function requireRights(
  * Creates the indexes. With `check`, for users without DDL rights, it only reads if all that a replica would create is there.
  * @throws MissingIndexes with the commands to paste
  */
-async function provideIndexes({ db, lifecycles, indexes }: ReplicaSettings, names: readonly string[], logger: Logger) {
+async function provideIndexes({ options, logger }: Environment, names: readonly string[]) {
+  const { db, lifecycles, indexes } = options
   const needed = names.map((name) => {
     const models = lifecycles.map(({ model }) => model).filter(({ collection }) => collection === name)
     return [db.collection(name), models.flatMap(({ settings }) => moreIndexes(settings))] as const
@@ -161,10 +153,10 @@ async function provideIndexes({ db, lifecycles, indexes }: ReplicaSettings, name
 }
 
 async function checkQueryPlans(
-  { serverClock, logger }: Environment,
-  { replica, looks, requests }: StartChecksOptions,
+  { options, serverClock, logger }: Environment,
+  { looks, requests }: StartChecksOptions,
 ): Promise<void> {
-  const { db, onBadPlan = 'warn' } = replica
+  const { db, onBadPlan = 'warn' } = options
   const findings = await checkPlans({ db, looks, serverClock, requests: requests() }).catch((error) => {
     if (onBadPlan === 'refuse') throw error
     logger.warn(`the query plans could not be checked: ${String(error)}`)

@@ -4,7 +4,7 @@ import { workingPhases } from '../../model/model.js'
 import { RateLimit } from '../../reporting/bounded-log.js'
 import type { Environment } from '../context/environment.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
-import type { DoorbellStatus, ReplicaSettings } from '../options/replica-options.js'
+import type { DoorbellStatus } from '../options/replica-options.js'
 
 /** The failures after which the doorbell reports a cut connection (after 8 s): the tick reports it already, because it fails too. */
 const PATIENCE = 5
@@ -23,14 +23,12 @@ export class DoorbellLink {
   /** @param look looks at everything, after any look that is under way */
   constructor(
     private readonly env: Environment,
-    private readonly replica: ReplicaSettings,
-    self: string,
     private readonly lifecycles: readonly Pick<RunningLifecycle, 'model' | 'claimer'>[],
     private readonly look: () => Promise<unknown>,
   ) {
-    const { clock } = env
+    const { clock, identity: self } = env
     this.failuresReported = new RateLimit(clock, 3, 60_000)
-    const { db, doorbellDb: listeningDb, doorbell: mode, indexes } = replica
+    const { db, doorbellDb: listeningDb, doorbell: mode, indexes } = env.options
     if (mode === 'off') return
     const onHearing = (hearing: Hearing) => this.heardOf(hearing)
     this.doorbell = new Doorbell({ db, listeningDb, mode, create: indexes === 'create', self, clock, onHearing })
@@ -43,7 +41,7 @@ export class DoorbellLink {
 
   /** Starts to listen. Does nothing where it would have to listen on the work's own client and that has a small pool. */
   listen(): void {
-    const { db, doorbellDb } = this.replica
+    const { db, doorbellDb } = this.env.options
     if (!doorbellDb && poolSizeOf(db) < LEAST_POOL) return
     const names = this.lifecycles.map(({ model }) => model.name)
     this.listening ??= this.doorbell?.listen(names, (ring) => this.act(ring))

@@ -19,7 +19,7 @@ import { registeredModels } from '../../model/registered.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
-import type { ChildEnd, RelatedLifecycles } from '../context/related-lifecycles.js'
+import type { ChildEnd, RelatedLifecycles } from '../context/environment.js'
 import { type WakeIf, Waker } from './waker.js'
 
 /** The time that a registered entry in `phaselock.lifecycles` is taken for true, for a lifecycle that this replica doesn't run. */
