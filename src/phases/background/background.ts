@@ -47,7 +47,6 @@ export interface AlongsideContext {
  */
 export type Alongside = (context: AlongsideContext) => Promise<void>
 
-/** Background work with its context. */
 type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal'>]
 
 /** The background work of a replica's lifecycles. None of it delays or fails the start; work that doesn't end is left behind at the stop. */

@@ -6,7 +6,6 @@ import type { LimitNode, PhaseNode } from '../model/check-graph.js'
 import type { LifecycleModel, LimitNeed, Phase } from '../model/model.js'
 import { eachKeyOf, type LifecycleSettings, phaseLimits } from '../model/settings.js'
 
-/** The limit that `maxActive` stands for. */
 export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`
 
 /** The name of a key's limit: `order tenantId=acme`. */

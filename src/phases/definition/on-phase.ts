@@ -27,7 +27,6 @@ export const CALLBACKS_NEED = new Need({
   without: 'is never called',
 })
 
-/** A class's methods that are callbacks, by lifecycle. */
 const CALLED_BACK = Symbol.for('phaselock:called-back')
 
 export interface CallbackMethod {

@@ -1,6 +1,6 @@
 import { meant } from '../../options/index.js'
 import { shown } from '../errors/kept-text.js'
-import { isObject } from '../model/check-graph.js'
+import { isObject, notAnObject, unknownKeys } from '../model/check-graph.js'
 
 /** The state of a run's task. `skipped`: its rule can't be met any more. */
 export type TaskState = 'waiting' | 'open' | 'parked' | 'succeeded' | 'failed' | 'skipped'
@@ -20,13 +20,11 @@ export const TRIGGER_RULES = [
  */
 export type TriggerRule = (typeof TRIGGER_RULES)[number]
 
-/** A task among others. */
 export interface TaskNode {
   readonly after: readonly string[]
   readonly when: TriggerRule
 }
 
-/** Whether a task of this state does no more. */
 export const hasEnded = (state: unknown): boolean => state === 'succeeded' || state === 'failed' || state === 'skipped'
 
 /** The verdict of a rule on the tasks before one. */
@@ -51,11 +49,8 @@ export function triggered(rule: TriggerRule, before: readonly TaskState[]): 'beg
   }
 }
 
-/** The state of a run. */
 export interface RunState {
-  /** The state of each task. */
   readonly states: ReadonlyMap<string, TaskState>
-  /** The tasks that begin now. */
   readonly begins: readonly string[]
   /** True once nothing is left to begin or to end. */
   readonly isOver: boolean
@@ -122,11 +117,8 @@ const nodeOf = ({ after = [], when = 'allSucceeded' }: Partial<TaskNode>): TaskN
 
 function taskProblems(name: string, task: unknown, names: readonly string[]): string[] {
   const where = `task '${name}'`
-  if (!isObject(task)) return [`${where} must be an object, got ${shown(task)}`]
-  const unknown = Object.keys(task).filter((key) => !KEYS.includes(key))
-  const problems = unknown.map(
-    (key) => `${where} has an unknown key '${key}'${meant(key, KEYS)}; known: ${KEYS.join(', ')}`,
-  )
+  if (!isObject(task)) return [notAnObject(where, task)]
+  const problems = unknownKeys(where, task, KEYS)
   if (OTHER_PHASES.includes(name)) problems.push(`${where}: choose another name, ${name} is a phase of all tasks`)
   if (name.length > 200 || name === '') problems.push(`${where}: expected a name of 1 to 200 characters`)
   const { after = [], when = 'allSucceeded' } = task
@@ -144,7 +136,6 @@ function taskProblems(name: string, task: unknown, names: readonly string[]): st
   return problems
 }
 
-/** A way from a task back to itself. */
 function circleIn(nodes: ReadonlyMap<string, TaskNode>): string[] | undefined {
   const done = new Set<string>()
   const find = (name: string, way: readonly string[]): string[] | undefined => {

@@ -198,7 +198,7 @@ function partProblems(where: string, part: unknown, known: readonly string[]): s
   ]
 }
 
-function unknownKeys(where: string, part: Record<string, unknown>, known: readonly string[]): string[] {
+export function unknownKeys(where: string, part: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(part)
     .filter((key) => !known.includes(key))
     .map((key) =>
@@ -218,4 +218,4 @@ export const cutProblems = (what: string, name: string): string[] =>
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-const notAnObject = (where: string, value: unknown) => `${where} must be an object, got ${shown(value)}`
+export const notAnObject = (where: string, value: unknown) => `${where} must be an object, got ${shown(value)}`

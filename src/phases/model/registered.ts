@@ -43,9 +43,7 @@ const FIELDS = t.partOf({
   callbacks: t.orAbsent(listOf(t.oneOf(CALLBACK_NAMES))),
   maxAttempts: t.orAbsent(t.aNumber),
   maxClaims: t.orAbsent(t.aNumber),
-  /** The fields by which claims are ordered. */
   order: t.orAbsent(t.partOf({ priorityBy: t.orAbsent(fieldName), fairBy: t.orAbsent(fieldName) })),
-  /** The slots or rate of each value of a field. */
   keys: t.orAbsent(
     t.partOf({
       limitBy: t.orAbsent(fieldName),
@@ -54,7 +52,6 @@ const FIELDS = t.partOf({
       ),
     }),
   ),
-  /** The limits whose slots it declares. */
   declaredLimits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
   /** The `lockTimeout` of the definition; the field `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
@@ -66,7 +63,6 @@ const FIELDS = t.partOf({
 type Registered = t.ValueOf<typeof FIELDS>
 export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeout'>
 
-/** The fields of a lifecycle that a replica registers. */
 export function registeredFields(model: LifecycleModel): RegisteredFields {
   const { phases, entries, rules, renames, settings } = model
   const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings

@@ -20,7 +20,6 @@ export interface LifecycleSettings {
   readonly maxClaims: number
   readonly concurrency: number
   readonly legacyWriters: boolean
-  /** True if its documents may be children of others. */
   readonly child?: boolean | undefined
   readonly progress: string
   readonly backOff: BackOffRule
@@ -31,7 +30,6 @@ export interface LifecycleSettings {
   readonly fairBy?: string | undefined
   readonly limitBy?: string | undefined
   readonly each?: number | KeyLimit | undefined
-  /** The callbacks that it has; undefined: none. */
   readonly callbacks?: readonly CallbackName[] | undefined
   readonly callbackTimeoutMs?: number | undefined
   /** The events that are kept of its documents beyond their histories; undefined: none. */

@@ -65,7 +65,6 @@ export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }):
 /** True if an outcome carries no mark: a handler made it itself, or in a thread. Its keys are still to be checked. */
 export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
 
-/** The options that an outcome takes besides its first argument. */
 const OPTIONS = {
   again: ['step', 'set'],
   wait: ['for', 'on', 'set'],

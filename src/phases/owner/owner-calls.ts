@@ -15,7 +15,6 @@ import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../e
 import { type LifecycleModel, whyUnknownState } from '../model/model.js'
 import type { OwnerOptions } from './owner-types.js'
 
-/** The options of calls that are given none. */
 export const NO_OPTIONS = {}
 
 const aSession = t.where<never>(
@@ -191,7 +190,6 @@ export function resumedEnd<P extends Owned>(
   return { outcome: 'done', before: { pauses: before }, after: { pauses: before.filter((one) => one !== ended) } }
 }
 
-/** The people who have paused something, in words. */
 export const ownersOf = (pauses: readonly Owned[]): string => pauses.map(({ by }) => by).join(', ')
 
 /** The error where several people have paused it, and the caller doesn't say whose pause ends. */

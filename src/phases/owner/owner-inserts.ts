@@ -193,14 +193,12 @@ function insertResult<Id>({ name, phases, settings }: LifecycleModel, id: Id, en
   throw new InvalidDocument(name, end.phase, known, problem)
 }
 
-/** The end of an insert as the audit records it. */
 function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): AuditedEnd {
   if (kind === 'ignored') return { outcome: 'unchanged' }
   if (kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
   return { outcome: 'done', after: kind === 'woken' ? undefined : after }
 }
 
-/** True if the insert gives a replica something to do. */
 const hasMadeDue = (kind: InsertResult['kind']): boolean =>
   kind === 'woken' || kind === 'replaced' || kind === 'restarted'
 

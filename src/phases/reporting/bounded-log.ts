@@ -114,7 +114,6 @@ export class OutageLog {
   private saidAt = Number.NEGATIVE_INFINITY
   private failures = 0
   private latest: unknown
-  /** True once the current outage has been reported. */
   private isReported = false
   private readonly outages: RateLimit
 
@@ -130,7 +129,6 @@ export class OutageLog {
     return this.since !== undefined
   }
 
-  /** The last error of the current outage. */
   get lastError(): unknown {
     return this.lasting ? this.latest : undefined
   }

@@ -20,7 +20,6 @@ export class BrokenReports {
     private readonly lines: BoundedLog,
   ) {}
 
-  /** Reports the findings of a claim, or of a removal. */
   claimed({ broken, odd, refused }: Pick<ClaimResult, 'broken' | 'odd' | 'refused'>): void {
     const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
     for (const id of broken) {
@@ -48,7 +47,6 @@ export class BrokenReports {
     this.tell({ id, reason, found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
   }
 
-  /** Reports a document that was claimed, and that the driver couldn't read. */
   unreadable(id: unknown, error: Error): void {
     this.tell({ id, reason: 'unreadable', found: error.message.slice(0, FOUND_LIMIT), fate: 'putAside' })
   }
@@ -114,7 +112,6 @@ const CODES: Readonly<Record<number, BrokenReason>> = {
   40400: 'progress',
 }
 
-/** An `_id` of any type, for a line of the log. */
 function shown(id: unknown): string {
   return (isPlain(id) ? JSON.stringify(id) : String(id)).slice(0, 200)
 }

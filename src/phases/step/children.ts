@@ -157,7 +157,6 @@ export function countsOf(found: readonly ChildrenInPhase[], model: LifecycleMode
   return { ...counts, open, removed: Math.max(0, inserted - there), total: Math.max(inserted, there) }
 }
 
-/** The counts of several lifecycles together. */
 export function sumOf(all: readonly ChildCounts[]): ChildCounts {
   const sum = (state: keyof ChildCounts) => all.reduce((n, one) => n + one[state], 0)
   const [parked, failed, removed] = [sum('parked'), sum('failed'), sum('removed')]

@@ -48,7 +48,6 @@ export class Cell {
   }
 }
 
-/** A step that a thread is to run. */
 export interface StepTask {
   readonly declaration: ThreadDeclaration
   readonly document: Uint8Array
@@ -62,7 +61,6 @@ export interface StepTask {
   readonly port: MessagePort
 }
 
-/** The end of a step in its thread. */
 export type StepResult =
   | { readonly kind: 'returned'; readonly value: unknown; readonly set: Uint8Array | undefined }
   | { readonly kind: 'threw'; readonly error: SentError }
@@ -103,10 +101,8 @@ export interface SentError {
   readonly name?: string | undefined
   readonly stack?: string | undefined
   readonly code?: string | number | undefined
-  /** For Unavailable. */
   readonly retryAfterMs?: number | undefined
   readonly cause?: SentError | undefined
-  /** For an AggregateError. */
   readonly errors?: readonly SentError[] | undefined
 }
 

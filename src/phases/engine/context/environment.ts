@@ -1,16 +1,6 @@
 import type { Collection } from 'mongodb'
 import type { Ring } from '../../../doorbell/index.js'
-import type {
-  ChildrenOf,
-  Claimant,
-  DocumentName,
-  EndKind,
-  Paused,
-  RefusingDocuments,
-  ServerClock,
-  StoredParent,
-  Terms,
-} from '../../../lock/index.js'
+import type { Claimant, EndKind, Paused, RefusingDocuments, ServerClock, Terms } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
 import type { BoundedLog } from '../../reporting/bounded-log.js'
@@ -24,6 +14,7 @@ import type { LimitLeases } from '../limits/limit-leases.js'
 import type { ReplicaSettings } from '../options/replica-options.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
+import type { ParentNotifier } from '../wake/parent-notifier.js'
 
 /** The context of a replica: what the parts of all its lifecycles share. */
 export interface Environment {
@@ -43,7 +34,7 @@ export interface Environment {
   /** This replica's slots of limits. */
   readonly limitLeases: LimitLeases
   /** The parents and children of its documents. */
-  readonly related: RelatedLifecycles
+  readonly related: ParentNotifier
   /** The places, one of which each running step takes; undefined: any number. */
   readonly sharedSemaphore: SharedSemaphore | undefined
   /** The threads for handlers that are declared as `thread(...)`. */
@@ -76,29 +67,7 @@ export interface LifecycleEnvironment extends Environment {
   readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
   /** Keeps the ends of steps; undefined: nothing is kept. */
   readonly events: { ended(told: StepEnded, token: string): void } | undefined
-  /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports
-  /** The log of lines about single documents. */
   readonly lines: BoundedLog
-}
-
-/** The way that a child came to its end. */
-export type ChildEnd = 'succeeded' | 'failed' | 'parked'
-
-/** Parents and children across lifecycles, be they run by this replica or by others. */
-export interface RelatedLifecycles {
-  /** A lifecycle that this replica runs, or that another one has registered; undefined: it is unknown. */
-  modelOf(name: string): Promise<LifecycleModel | undefined>
-  /** The names of all lifecycles whose documents may be children, as far as they are known. */
-  childLifecycles(): Promise<readonly string[]>
-  collectionOf(model: LifecycleModel): Collection
-  /** @param fromFence only those from this fence on */
-  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent'], fromFence?: number): ChildrenOf
-  /** Rings for new documents of these lifecycles, which are due. */
-  inserted(models: readonly LifecycleModel[]): void
-  /** Notifies a parent, if this end decides what it waits for. Returns immediately and never throws. */
-  ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void
-  /** Notifies a document that waits until another one is in this phase. */
-  reached(model: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void
 }

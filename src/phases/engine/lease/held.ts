@@ -27,7 +27,6 @@ export interface Held {
   steps: number
   /** The step that was recorded last in this phase; undefined: it ended in something other than `again`, or there is no such step. */
   lastAgain: string | null | undefined
-  /** The step that runs now. */
   run: CurrentStep | undefined
   /** The limits that have slots in use for it. */
   limits: readonly LimitNeed[] | undefined
@@ -53,7 +52,6 @@ export interface CurrentStep {
   /** True once its handler has begun; one that waits for a thread may be called off as if it had never been called. */
   readonly hasBegun: boolean
   ranMs(): number
-  /** Asks the handler to stop; only the first reason counts. */
   abort(why: StepAborted['why'], detail?: string): void
   /**
    * To be called when it is past its step timeout or deadline. From the first call on it has `graceMs` to end, and a few turns of the event loop
@@ -91,7 +89,6 @@ export function waitedMs(held: Held, progress: string, now: Date): number {
 /** The bytes of `_id`s after which no more is claimed. One more claim comes on top; a command holds 16 MB, and names each up to twice. */
 const MOST_ID_BYTES = 4_000_000
 
-/** The documents of one lifecycle that a replica holds. */
 export class HeldDocuments {
   private readonly byId = new Map<string, Held>()
   private readonly superseded = new Set<Held>()
@@ -103,7 +100,6 @@ export class HeldDocuments {
     return this.byId.size
   }
 
-  /** The number of held documents whose steps run in places of a kind. */
   sizeOf(kind: StepKind): number {
     return this.sizes[kind]
   }
@@ -118,12 +114,10 @@ export class HeldDocuments {
     return [...this.byId.values(), ...this.superseded]
   }
 
-  /** The number of documents in `all`. */
   get watched(): number {
     return this.byId.size + this.superseded.size
   }
 
-  /** The held document with a key (`idKey`). */
   get(key: string): Held | undefined {
     return this.byId.get(key)
   }
@@ -156,7 +150,6 @@ export class HeldDocuments {
     if (this.byId.size === 0) for (const resolve of this.waiters.splice(0)) resolve()
   }
 
-  /** Resolves when no document is held. */
   async empty(): Promise<void> {
     while (this.byId.size > 0) await new Promise<void>((resolve) => this.waiters.push(resolve))
   }

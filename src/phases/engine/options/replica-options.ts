@@ -3,8 +3,7 @@ import { requireNode } from '../../../config/index.js'
 import type { Rights } from '../../../database/index.js'
 import type { DoorbellKind } from '../../../doorbell/index.js'
 import type { Only } from '../../../lock/index.js'
-import type { DoorbellMode } from '../../../options/index.js'
-import { processOptions, readOptions, shown, t } from '../../../options/index.js'
+import { type DoorbellMode, processOptions, readOptions, shown, t } from '../../../options/index.js'
 import type { Clock, Duration } from '../../../time/index.js'
 import type { Alongside } from '../../background/background.js'
 import type { AnyHandler } from '../../definition/bound-lifecycle.js'
@@ -199,7 +198,6 @@ export const runnableLifecycles = t.list(
 const NONE =
   'expected at least one lifecycle with its handlers, got an empty list: without any there is nothing to work on'
 
-/** The same, with at least one lifecycle. */
 export const someLifecycles = t.checked(runnableLifecycles, ({ length }) => length > 0, NONE)
 
 /** The options that `new Replica` and `PhaselockModule.forRoot` both take. */

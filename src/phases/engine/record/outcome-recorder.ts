@@ -1,13 +1,14 @@
 import type { Collection, Document } from 'mongodb'
 import { ANSWERED, type Batch, Batcher } from '../../../concurrency/index.js'
-import type { Lease, StepEnd } from '../../../lock/index.js'
 import {
   EndWriter,
   ID_INDEX,
   idKey,
   isDatabaseError,
   isLeaseUnmoved,
+  type Lease,
   readEach,
+  type StepEnd,
   uncountClaims,
   type Verdict,
 } from '../../../lock/index.js'
@@ -110,7 +111,6 @@ export class OutcomeRecorder {
     return now - held.readAtMs > FRESH_MS ? this.lookAgain(held, ending) : ending
   }
 
-  /** Applies the recorded end of a chain's step to its document. */
   private adopt({ document, lease }: Held, { end, set, stale }: Ending): void {
     const { progress } = this.env.model.settings
     // In place, because handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).

@@ -17,9 +17,7 @@ export interface BeatsOptions {
   readonly identity: string
   readonly clock: Clock
   readonly logger: Logger
-  /** The interval of beats; 0: never. */
   readonly everyMs: number
-  /** The figures that change from one beat to the next. */
   readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'>
 }
 

@@ -141,7 +141,6 @@ export class LifecycleRegistry {
     return changed
   }
 
-  /** From now on a lifecycle's definition counts as the newest. */
   async becomesNewest(model: LifecycleModel): Promise<void> {
     await this.collection.updateOne({ _id: model.name }, { $set: { definition: digestOf(model) } })
   }
@@ -152,7 +151,6 @@ export class LifecycleRegistry {
     return definition !== undefined && definition !== digestOf(model)
   }
 
-  /** The problems in the entries of these lifecycles that a person has to fix. */
   get problems(): string[] {
     return this.models.flatMap(({ name }) => {
       const broken = this.inForce.get(name)?.broken
@@ -232,12 +230,10 @@ export class LifecycleRegistry {
     return this.inForce.get(model.name) ?? { dueMs: lockTimeoutMs, leaseMs: lockTimeoutMs }
   }
 
-  /** The pauses of a lifecycle, as of the last reading. */
   paused({ name }: LifecycleModel): Paused {
     return this.pausedBy.get(name) ?? Paused.nothing
   }
 
-  /** The requests to stop steps of a lifecycle, as of the last reading. */
   cancels({ name }: LifecycleModel): readonly CancelRequest[] {
     return this.inForce.get(name)?.cancels ?? []
   }

@@ -19,7 +19,6 @@ const CHANGED_EVERY_MS = 10_000
 /** The version of an older replica, which doesn't report it. */
 const UNKNOWN = 'unknown'
 
-/** The phases by lifecycle. */
 export type PhasesOf = ReadonlyMap<string, readonly string[]>
 
 interface Memberships {
@@ -36,7 +35,6 @@ export class LiveReplicas {
   private readonly collection: Collection<Document & { _id: string }>
   private readonly alone: Membership
   private readonly memberships = new Map<string, Memberships>()
-  /** The versions of the replicas, by name. */
   private versions = new Map<string, string | undefined>()
   private said: PhasesOf = new Map()
   private saidAtMs = Number.NEGATIVE_INFINITY
@@ -90,7 +88,6 @@ export class LiveReplicas {
     await sayPresent(this.collection, takes, { name: this.identity, ...(version && { version }) })
   }
 
-  /** Adopts the result of a look. */
   adopt({ replicas }: Pick<LookResult, 'replicas'>): void {
     this.versions = new Map([...replicas.values()].flat().map(({ name, version }) => [name, version]))
     for (const [lifecycle, phases] of this.phases) {

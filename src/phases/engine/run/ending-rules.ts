@@ -32,12 +32,10 @@ const MOST_BUGS = 3
 /** The errors that show a bug of the program: no outage ends them. By their names, because those of threads are other classes. */
 const BUGS: ReadonlySet<string> = new Set(['InvalidOutcome', 'InvalidOptions'])
 
-/** The end of a step as it is recorded. */
 export type Ending = StepEnd
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** True if the next step of a chain follows under the same lease. */
 export const goesOn = ({ end }: Ending): boolean => end.kind === 'again' && end.keepsLease
 
 /** The time that a document sleeps before its next step, because it has taken too many in a row; undefined: it doesn't. */
@@ -45,7 +43,6 @@ export function betweenStepsMs({ end }: Ending): number | undefined {
   return end.kind === 'again' || (end.kind === 'moveTo' && end.inCircles) ? end.forMs : undefined
 }
 
-/** The longest wait that the outside world may ask for: a year. */
 const LONGEST_PAUSE_MS = 365 * 86_400_000
 
 /** Turns the result of a handler into the ending that is recorded: one rule for each way to end. */
@@ -253,7 +250,6 @@ export class EndingRules {
     return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
   }
 
-  /** The error with the number of bugs in a row, if it is one. */
   private withBugs(error: RecordedError, { document }: Held, attempts: number): RecordedError {
     if (!BUGS.has(error.name)) return error
     const before = attempts > 0 ? countOf(document[this.progress]?.error?.bugs) : 0

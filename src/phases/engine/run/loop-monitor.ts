@@ -28,7 +28,6 @@ export class LoopMonitor {
     if (limitMs > 0) this.watch = new LoopWatch(limitMs, (stop) => this.beat(stop), cpuWait)
   }
 
-  /** Records the steps of a phase whose handler runs on the event loop. */
   activity(lifecycle: string, phase: string): PhaseActivity {
     const activity = new PhaseActivity(lifecycle, phase, this.options.clock)
     this.activities.push(activity)

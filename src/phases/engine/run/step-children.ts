@@ -71,7 +71,6 @@ export interface NewLists {
   readonly reason: string
 }
 
-/** The run of the step whose document has children. */
 interface ParentRun {
   readonly held: Held
   readonly fence: number
@@ -82,7 +81,6 @@ interface ParentRun {
   checkpoint(set: object, also: NewLists): Promise<void>
 }
 
-/** The children of the document that a step works on. */
 export class StepChildren {
   /** Runs calls one after the other: each stores all lists, with those that it has found. */
   private readonly turns = new Mutex()

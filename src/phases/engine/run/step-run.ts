@@ -14,7 +14,6 @@ import { type Asked, type Awaits, askedIn, waitFor } from './step-waits.js'
 /** Stores fields under the token and changes it; false: the lease is lost. */
 export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>, also?: NewLists) => Promise<boolean>
 
-/** The way that a handler came to its end. */
 export type Settled =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
@@ -22,11 +21,8 @@ export type Settled =
   | { readonly kind: 'abandoned' }
 
 export interface StepCalls<Result> {
-  /** Calls the handler. */
   readonly call: () => unknown
-  /** Turns its end into the result. */
   readonly ended: (settled: Settled) => Result
-  /** Called when a handler that was given up ends after all. */
   readonly late: () => void
 }
 
@@ -38,7 +34,6 @@ export class StepRun implements CurrentStep {
   /** The fence of this step; a checkpoint leaves it alone. */
   readonly fence: number
   aborted: StepAborted | undefined
-  /** The monotonic time when it was made. */
   private readonly madeAtMs: number
   private startedAtMs: number
   private waitsForThread = false
@@ -62,7 +57,6 @@ export class StepRun implements CurrentStep {
     this.fence = held.lease.fence
   }
 
-  /** The fields of its log lines. */
   get about() {
     const { lease, phase } = this.held
     return { lifecycle: this.env.model.name, id: lease.id, phase: phase.name, token: lease.token }
@@ -78,7 +72,6 @@ export class StepRun implements CurrentStep {
     return this.question.asked
   }
 
-  /** Made when first asked for. */
   get children(): StepChildren {
     this.itsChildren ??= new StepChildren(this)
     return this.itsChildren
@@ -113,7 +106,6 @@ export class StepRun implements CurrentStep {
     return !this.waitsForThread
   }
 
-  /** Runs a handler that was declared as `thread(...)`. */
   inThread(
     declaration: ThreadDeclaration,
     document: Record<string, unknown>,

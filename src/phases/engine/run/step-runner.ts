@@ -46,7 +46,6 @@ export class PhaseActivity {
     }
   }
 
-  /** Begins a new stretch. */
   reset(): void {
     this.longestCallMs = 0
     this.ran = this.running > 0

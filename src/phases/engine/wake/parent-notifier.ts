@@ -19,8 +19,10 @@ import { registeredModels } from '../../model/registered.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
 import type { Logger } from '../../reporting/logger.js'
 import { successesFor } from '../../step/children.js'
-import type { ChildEnd, RelatedLifecycles } from '../context/environment.js'
 import { type WakeIf, Waker } from './waker.js'
+
+/** The way that a child came to its end. */
+type ChildEnd = 'succeeded' | 'failed' | 'parked'
 
 /** The time that a registered entry in `phaselock.lifecycles` is taken for true, for a lifecycle that this replica doesn't run. */
 const KNOWN_MS = 60_000
@@ -40,7 +42,7 @@ export interface ParentNotifierOptions {
  * Notifies parents of the ends of their children, as a hint: a parent is woken if the end decides its wait. The hint relies on counts that are read
  * by an index at that time, so nothing is counted that could be counted twice. Where it is lost, the parent counts again at the end of its sleep.
  */
-export class ParentNotifier implements RelatedLifecycles {
+export class ParentNotifier {
   private readonly known = new Map<string, { readonly model: LifecycleModel; readonly readAtMs: number }>()
   private readonly foreign = new Map<string, Waker>()
   private readonly notifying = new Set<Promise<void>>()
@@ -50,6 +52,7 @@ export class ParentNotifier implements RelatedLifecycles {
     this.outage = new OutageLog('waking parents', options.clock, options.logger)
   }
 
+  /** A lifecycle that this replica runs, or that another one has registered; undefined: it is unknown. */
   async modelOf(name: string): Promise<LifecycleModel | undefined> {
     const own = this.options.running().find(({ model }) => model.name === name)
     if (own) return own.model
@@ -64,6 +67,7 @@ export class ParentNotifier implements RelatedLifecycles {
     return model
   }
 
+  /** The names of all lifecycles whose documents may be children, as far as they are known. */
   async childLifecycles(): Promise<readonly string[]> {
     const own = this.options.running().filter(({ model }) => model.settings.child)
     const others = (await registeredModels(this.options.db, { child: true })).filter(({ settings }) => settings.child)
@@ -74,6 +78,7 @@ export class ParentNotifier implements RelatedLifecycles {
     return protocolCollection(this.options.db, model.collection)
   }
 
+  /** @param fromFence only those from this fence on */
   childrenOf(model: LifecycleModel, parent: ChildrenOf['parent'], fromFence?: number): ChildrenOf {
     return {
       collection: this.collectionOf(model),
@@ -84,17 +89,20 @@ export class ParentNotifier implements RelatedLifecycles {
     }
   }
 
+  /** Rings for new documents of these lifecycles, which are due. */
   inserted(models: readonly LifecycleModel[]): void {
     if (models.length === 0) return
     this.options.ringOthers({ lifecycles: models.map(({ name }) => name) })
     this.options.lookSoon()
   }
 
+  /** Notifies a parent, if this end decides what it waits for. Returns immediately and never throws. */
   ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void {
     // A failure that has not been looked at yet is not forgotten for a success after it.
     this.notify(parent, how === 'succeeded' ? model.name : `${model.name} ${how}`, this.decides(model, parent, how))
   }
 
+  /** Notifies a document that waits until another one is in this phase. */
   reached({ name: lifecycle }: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void {
     const key = idKey(id)
     this.notify(waiter, `${lifecycle} ${key}`, async (progress) => {

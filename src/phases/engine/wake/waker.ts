@@ -1,8 +1,16 @@
-import type { Document } from 'mongodb'
-import { hasToken, idKey, LEASE_FIELDS, readOwnFields, wakeSleepers, wasPutToSleep } from '../../../lock/index.js'
+import type { Collection, Document } from 'mongodb'
+import {
+  hasToken,
+  idKey,
+  LEASE_FIELDS,
+  readOwnFields,
+  type Terms,
+  wakeSleepers,
+  wasPutToSleep,
+} from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
 import type { News } from '../../background/background.js'
-import { workingPhases } from '../../model/model.js'
-import type { LifecycleEnvironment } from '../context/environment.js'
+import { type LifecycleModel, workingPhases } from '../../model/model.js'
 
 const MOST_AT_ONCE = 500
 /** The most documents that are kept for later; one that is dropped goes on at the end of its pause. */
@@ -17,8 +25,12 @@ const TOGETHER_MS = 10
 /** The time after which a version no longer counts, because its source may have started over. Replicas hear the same news within seconds. */
 const SAME_NEWS_MS = 60_000
 
-export interface WakerOptions
-  extends Pick<LifecycleEnvironment, 'model' | 'collection' | 'terms' | 'clock' | 'serverNow'> {
+export interface WakerOptions {
+  readonly model: LifecycleModel
+  readonly collection: Collection
+  readonly terms: () => Terms
+  readonly clock: Clock
+  readonly serverNow: () => Date
   /** True if a document is in this replica's share of the lifecycle's claims. */
   readonly isOwn: (key: string, phase?: string) => boolean
   /** Called with documents of others' shares that have been woken here: they are claimed here too. */
