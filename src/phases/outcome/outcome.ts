@@ -63,7 +63,7 @@ export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }):
   outcome[MADE_BY] === undefined || outcome[MADE_BY] === run
 
 /** True if an outcome carries no mark: a handler made it itself, or in a thread. Its keys are still to be checked. */
-export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
+const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
 
 const OPTIONS = {
   again: ['step', 'set'],
@@ -75,20 +75,25 @@ const OPTIONS = {
 
 /**
  * Refuses unknown options. Silently ignored, they would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
- * @param arguments_ the keys that it has besides its options
+ * @param known their names
+ * @param arguments_ the keys that it has besides them
  * @throws InvalidOutcome
  */
-export function requireOptions(kind: keyof typeof OPTIONS, also: unknown, arguments_: readonly string[] = []): void {
-  const known: readonly string[] = OPTIONS[kind]
-  if (typeof also !== 'object' || also === null || Array.isArray(also)) {
+export function requireKnown(
+  called: string,
+  options: unknown,
+  known: readonly string[],
+  arguments_: readonly string[] = [],
+): Record<string, unknown> {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     const [name] = known
-    const hint = typeof also === 'string' && name !== 'set' ? `, as in { ${name}: ${shown(also)} }` : ''
-    throw new InvalidOutcome(`${kind}: expected an object with ${known.join(', ')}${hint}, got ${shown(also)}`)
+    const hint = typeof options === 'string' && name !== 'set' ? `, as in { ${name}: ${shown(options)} }` : ''
+    throw new InvalidOutcome(`${called}: expected an object with ${known.join(', ')}${hint}, got ${shown(options)}`)
   }
-  const unknown = Object.keys(also).find((key) => !known.includes(key) && !arguments_.includes(key))
-  if (unknown === undefined) return
+  const unknown = Object.keys(options).find((key) => !known.includes(key) && !arguments_.includes(key))
+  if (unknown === undefined) return options as Record<string, unknown>
   const name = cut(unknown, 'stepName')
-  throw new InvalidOutcome(`${kind}: unknown option '${name}'${meant(name, known)}; known: ${known.join(', ')}`)
+  throw new InvalidOutcome(`${called}: unknown option '${name}'${meant(name, known)}; known: ${known.join(', ')}`)
 }
 
 type AnyDoc = Record<string, unknown>
@@ -109,7 +114,7 @@ export class Outcomes {
   }
   ask(question: Ask & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
     // JavaScript may pass nothing.
-    requireOptions('ask', question)
+    requireKnown('ask', question, OPTIONS.ask)
     return this.#made({ kind: 'ask' }, question)
   }
   moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
@@ -120,7 +125,7 @@ export class Outcomes {
   }
 
   #made<T extends { readonly kind: keyof typeof OPTIONS }, A extends object>(outcome: T, also: A | undefined): T & A {
-    if (also !== undefined) requireOptions(outcome.kind, also)
+    if (also !== undefined) requireKnown(outcome.kind, also, OPTIONS[outcome.kind])
     return Object.assign(outcome, also, { [MADE_BY]: this.#run })
   }
 }
@@ -185,7 +190,7 @@ export function readOutcome(value: unknown, run: object, phase: FromPhase, progr
   if (!isMadeBy(run, outcome)) throw notAnOutcome('an outcome of another step')
   const set = readSet(outcome['set'], progressField)
   if (isUnmarked(outcome) && typeof kind === 'string' && Object.hasOwn(ARGUMENTS, kind))
-    requireOptions(kind as keyof typeof ARGUMENTS, outcome, ARGUMENTS[kind as keyof typeof ARGUMENTS])
+    requireKnown(kind, outcome, OPTIONS[kind as keyof typeof OPTIONS], ARGUMENTS[kind as keyof typeof ARGUMENTS])
   switch (kind) {
     case 'again':
       return { kind, step: readName(outcome['step']), set }

@@ -4,6 +4,7 @@ import { type Duration, durationMs } from '../../time/index.js'
 import { InvalidOutcome } from '../errors/errors.js'
 import { cut, shown } from '../errors/kept-text.js'
 import { endPhases, type LifecycleModel } from '../model/model.js'
+import { requireKnown } from '../outcome/outcome.js'
 
 /** A document that a step inserts as a child of its own: made by a lifecycle's `child`. */
 export interface Child {
@@ -170,7 +171,7 @@ export function readDoneOptions(options: unknown, total: number) {
     parked = 'waits',
     wake = 'decided',
     recheck = DEFAULT_RECHECK,
-  } = known(options, 'childrenDone', ['rule', 'parked', 'wake', 'recheck'])
+  } = requireKnown('childrenDone', options, ['rule', 'parked', 'wake', 'recheck'])
   const wrong = (expected: string, got: unknown) =>
     new InvalidOutcome(`childrenDone: expected ${expected}, got ${shown(got)}`)
   if (typeof rule !== 'string' || !(RULES.includes(rule) || N_OF_M.test(rule)))
@@ -198,7 +199,7 @@ export function readRecheck(value: unknown, what: string): number {
 
 /** @throws InvalidOutcome */
 export function readRemoveOptions(options: unknown) {
-  const { state = 'Deleted', lists } = known(options ?? {}, 'removeChildren', ['state', 'lists'])
+  const { state = 'Deleted', lists } = requireKnown('removeChildren', options ?? {}, ['state', 'lists'])
   if (!isName(state))
     throw new InvalidOutcome(`removeChildren: expected a state of 1 to ${LONGEST_NAME} characters, got ${shown(state)}`)
   if (lists !== undefined && !(Array.isArray(lists) && lists.every(isName)))
@@ -208,7 +209,7 @@ export function readRemoveOptions(options: unknown) {
 
 /** @throws InvalidOutcome for a value that isn't a list of children with keys of their own */
 export function readChildren(children: unknown, options: unknown, defaultList: string) {
-  const { list = defaultList } = known(options ?? {}, 'children', ['list'])
+  const { list = defaultList } = requireKnown('children', options ?? {}, ['list'])
   if (!isName(list))
     throw new InvalidOutcome(
       `children: expected the list's name to have 1 to ${LONGEST_NAME} characters, got ${shown(list)}`,
@@ -239,13 +240,3 @@ export function readChildren(children: unknown, options: unknown, defaultList: s
 
 const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && value.length <= LONGEST_NAME
-
-/** @throws InvalidOutcome for an option that isn't known */
-export function known(options: unknown, what: string, names: readonly string[]): Record<string, unknown> {
-  if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw new InvalidOutcome(`${what}: expected an object with ${names.join(', ')}, got ${shown(options)}`)
-  const unknown = Object.keys(options).find((name) => !names.includes(name))
-  if (unknown !== undefined)
-    throw new InvalidOutcome(`${what}: unknown option '${cut(unknown, 'stepName')}'; known: ${names.join(', ')}`)
-  return options as Record<string, unknown>
-}

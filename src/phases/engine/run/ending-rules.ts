@@ -143,34 +143,21 @@ export class EndingRules {
     switch (outcome.kind) {
       case 'again': {
         const forMs = this.pauseAfter(held)
+        const keepsLease = forMs === undefined && !this.yields(held)
         const folds = step === held.lastAgain || undefined
-        return {
-          kind: 'again',
-          step,
-          nextStep: outcome.step,
-          keepsLease: forMs === undefined && !this.yields(held),
-          folds,
-          forMs,
-        }
+        return { kind: 'again', step, nextStep: outcome.step, keepsLease, folds, forMs }
       }
       case 'wait': {
-        const kind = outcome.on ?? run.awaits?.on
-        const on = kind === undefined ? {} : { on: kind }
-        if (!run.awaits) return { kind: 'wait', step, reason: outcome.reason, ...on, forMs: outcome.forMs }
-        return {
-          ...{ kind: 'wait', step, reason: outcome.reason, ...on },
-          forMs: outcome.forMs ?? run.awaits.recheckMs,
-          awaits: run.awaits.stored,
-        }
+        const { reason, forMs } = outcome
+        const on = outcome.on ?? run.awaits?.on
+        const wait = { kind: 'wait', step, reason, ...(on !== undefined && { on }) } as const
+        if (!run.awaits) return { ...wait, forMs }
+        return { ...wait, forMs: forMs ?? run.awaits.recheckMs, awaits: run.awaits.stored }
       }
-      case 'ask':
-        return {
-          kind: 'ask',
-          step,
-          question: outcome.question,
-          forMs: outcome.forMs,
-          ...askedBefore(run.asked, outcome),
-        }
+      case 'ask': {
+        const { question, forMs } = outcome
+        return { kind: 'ask', step, question, forMs, ...askedBefore(run.asked, outcome) }
+      }
       case 'moveTo': {
         const inCircles = this.isInCircles(held, outcome.phase) || undefined
         const pauseMs = inCircles && this.pauseAfter(held)

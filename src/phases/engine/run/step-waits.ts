@@ -27,8 +27,8 @@ import { withFormerFields } from '../../../options/index.js'
 import { InvalidOutcome } from '../../errors/errors.js'
 import { shown } from '../../errors/kept-text.js'
 import type { LifecycleModel } from '../../model/model.js'
-import type { Reached } from '../../outcome/outcome.js'
-import { known, readRecheck } from '../../step/children.js'
+import { type Reached, requireKnown } from '../../outcome/outcome.js'
+import { readRecheck } from '../../step/children.js'
 import type { Progress, StepAnswer } from '../../step/step.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
@@ -64,7 +64,7 @@ interface WaitingRun {
 export async function waitFor(run: WaitingRun, target: unknown, options?: unknown): Promise<Reached> {
   run.awaits = undefined
   const { lifecycle, id, phases } = read(target)
-  const recheckMs = readRecheck(known(options ?? {}, 'waitFor', ['recheck'])['recheck'], 'waitFor')
+  const recheckMs = readRecheck(requireKnown('waitFor', options ?? {}, ['recheck'])['recheck'], 'waitFor')
   const { related, model } = run.env
   const other = await modelOf(run, lifecycle)
   const unknown = phases.find((phase) => !other.phases.has(phase))
