@@ -67,8 +67,6 @@ export type StepResult =
 
 export type ToThread =
   | { readonly kind: 'abort' }
-  | { readonly kind: 'stored'; readonly checkpoint: number; readonly error: SentError | undefined }
-  /** The answer to a call about children, or about another document. */
   | {
       readonly kind: 'answered'
       readonly call: number
@@ -77,12 +75,11 @@ export type ToThread =
     }
 
 export type FromThread =
-  | { readonly kind: 'checkpoint'; readonly checkpoint: number; readonly set: Uint8Array }
   | {
       readonly kind: 'call'
       readonly call: number
-      readonly method: 'children' | 'childrenDone' | 'childrenOf' | 'removeChildren' | 'waitFor'
-      /** The call's arguments, first to last. */
+      readonly method: 'checkpoint' | 'children' | 'childrenDone' | 'childrenOf' | 'removeChildren' | 'waitFor'
+      /** The call's arguments, first to last; of a checkpoint, its fields as `encodeSet` made them. */
       readonly given: Uint8Array
     }
   | {

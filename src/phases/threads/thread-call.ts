@@ -135,25 +135,15 @@ export class ThreadCall {
 
   private received(message: FromThread): void {
     if (message.kind === 'log') this.logged(message)
-    else if (message.kind === 'call') void this.called(message)
-    else void this.checkpoint(message)
-  }
-
-  private async checkpoint({ checkpoint, set }: Extract<FromThread, { kind: 'checkpoint' }>): Promise<void> {
-    try {
-      await this.step.checkpoint(wire.fields(set))
-      this.tell({ kind: 'stored', checkpoint, error: undefined })
-    } catch (error) {
-      if (error instanceof LeaseLost) this.lost = error
-      this.tell({ kind: 'stored', checkpoint, error: sentError(error) })
-    }
+    else void this.called(message)
   }
 
   private async called({ call, method, given }: Extract<FromThread, { kind: 'call' }>): Promise<void> {
     const answer = (value: unknown, error?: SentError) =>
       this.tell({ kind: 'answered', call, value: wire.encode({ value }), error })
     try {
-      const [first, second] = wire.document(given)['given'] as [never, never]
+      const all = method === 'checkpoint' ? [wire.fields(given)] : wire.document(given)['given']
+      const [first, second] = all as [never, never]
       answer(await this.step[method](first, second))
     } catch (error) {
       if (error instanceof LeaseLost) this.lost = error

@@ -90,6 +90,7 @@ function primitive(value: unknown): unknown {
 
 type AnyDoc = Record<string, unknown>
 type AnyStep = Step<string, AnyDoc>
+type CallOfStep = Extract<FromThread, { kind: 'call' }>
 
 /** The step as a handler in a thread sees it: the same as elsewhere, over the step's port. */
 export class ThreadStep extends Outcomes implements AnyStep {
@@ -103,8 +104,6 @@ export class ThreadStep extends Outcomes implements AnyStep {
   private readonly port: MessagePort
   private readonly cell: Cell
   private readonly controller = new AbortController()
-  private readonly checkpoints = new Map<number, PromiseWithResolvers<void>>()
-  private lastCheckpoint = 0
   private readonly calls = new Map<number, PromiseWithResolvers<unknown>>()
   private lastCall = 0
 
@@ -134,17 +133,10 @@ export class ThreadStep extends Outcomes implements AnyStep {
     return Math.max(0, this.cell.leaseUntilMs - processMs())
   }
 
-  /** Lets the replica store it, under the step's token. @throws LeaseLost, InvalidOutcome */
-  async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
-    const bytes = wire.encodeSet(set)
-    this.lastCheckpoint += 1
-    const stored = Promise.withResolvers<void>()
-    this.checkpoints.set(this.lastCheckpoint, stored)
-    this.tell({ kind: 'checkpoint', checkpoint: this.lastCheckpoint, set: bytes })
-    await stored.promise
-  }
-
   // The replica does all these, and what they throw arrives here.
+  async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
+    await this.send('checkpoint', wire.encodeSet(set))
+  }
   readonly children: AnyStep['children'] = async (...given) => void (await this.call('children', given))
   readonly childrenOf: AnyStep['childrenOf'] = async ({ name }) => (await this.call('childrenOf', [{ name }])) as never
   readonly removeChildren: AnyStep['removeChildren'] = async (...given) =>
@@ -160,20 +152,16 @@ export class ThreadStep extends Outcomes implements AnyStep {
     return withFormerFields('waitFor', { ...there, phase: there.phase ?? undefined }, { reached: 'done' })
   }
 
-  private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {
-    const bytes = wire.encode({ given })
+  private call(method: CallOfStep['method'], given: readonly unknown[]): Promise<unknown> {
+    return this.send(method, wire.encode({ given }))
+  }
+
+  private send(method: CallOfStep['method'], given: Uint8Array): Promise<unknown> {
     this.lastCall += 1
     const answer = Promise.withResolvers<unknown>()
     this.calls.set(this.lastCall, answer)
-    this.tell({ kind: 'call', call: this.lastCall, method, given: bytes })
+    this.tell({ kind: 'call', call: this.lastCall, method, given })
     return answer.promise
-  }
-
-  private answered({ call, value, error }: Extract<ToThread, { kind: 'answered' }>): void {
-    const answer = this.calls.get(call)
-    this.calls.delete(call)
-    if (error) answer?.reject(receivedError(error))
-    else answer?.resolve(wire.document(value)['value'])
   }
 
   private received(message: ToThread): void {
@@ -181,14 +169,11 @@ export class ThreadStep extends Outcomes implements AnyStep {
       this.lookAtCell()
       return
     }
-    if (message.kind === 'answered') {
-      this.answered(message)
-      return
-    }
-    const stored = this.checkpoints.get(message.checkpoint)
-    this.checkpoints.delete(message.checkpoint)
-    if (message.error) stored?.reject(receivedError(message.error))
-    else stored?.resolve()
+    const { call, value, error } = message
+    const answer = this.calls.get(call)
+    this.calls.delete(call)
+    if (error) answer?.reject(receivedError(error))
+    else answer?.resolve(wire.document(value)['value'])
   }
 
   private lookAtCell(): void {
