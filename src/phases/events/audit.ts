@@ -31,10 +31,11 @@ export type AuditOutcome = 'done' | 'unchanged' | 'refused' | 'unknown'
 
 /** An action, and its subject. */
 export interface AuditedAction {
-  /** The action's name, such as `wake`. */
+  /** The action's name, such as `wake`, `unpark` or `limits set`. */
   readonly action: string
+  /** The lifecycle of the document that it is about; absent: it is about something else. */
   readonly lifecycle?: string | undefined
-  /** The `_id` of the one document that it is about. */
+  /** The document's `_id`; absent: it is about something else, or about many. */
   readonly document?: unknown
   /** The subject, where that isn't a document: `limit gitlab-api`. */
   readonly target?: string | undefined
@@ -186,29 +187,15 @@ export function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
 }
 
 /** An action of a person, and its result. */
-export interface AuditEntry {
+export interface AuditEntry extends AuditedAction, AuditedEnd {
   /** The time when it began, by the server's clock. */
   readonly at: Date
   /** The person who did it. */
   readonly by: string
   /** The reason; null: none was given. */
   readonly why: string | null
-  /** The action's name, such as `wake`, `unpark` or `limits set`. */
-  readonly action: string
-  /** The lifecycle of the document that it was about; absent: it was about something else. */
-  readonly lifecycle?: string
-  /** The document's `_id`; absent: it was about something else, or about many. */
-  readonly document?: unknown
-  /** The subject, where that isn't a document: `limit gitlab-api`. */
-  readonly target?: string
   /** The data before the change; absent: nothing changed, or it isn't known. */
   readonly before?: unknown
-  /** The data after the change. */
-  readonly after?: unknown
-  /** The result. `unknown`: the process that acted was gone before it could record the result. */
-  readonly outcome: AuditOutcome
-  /** The reason why nothing was done. */
-  readonly problem?: string
 }
 
 /** The audit entries to list. */
