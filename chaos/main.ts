@@ -4,11 +4,11 @@
  */
 import { randomInt } from 'node:crypto'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import { type SharedFlags, sharedOptions } from '../dist/cli/demo/index.js'
-import type { Screen } from '../dist/cli/demo/screen.js'
-import { type Shown, show } from '../dist/cli/demo/show.js'
 import { BREAKABLE, type Breakable } from './broken/rewrites.ts'
 import { FAULT_KINDS, type FaultKind, REPLICA_SET_FAULT_KINDS } from './faults/plan.ts'
+import { type SharedFlags, sharedOptions } from './options.ts'
+import type { Screen } from './proof/screen.ts'
+import { type Shown, show } from './proof/show.ts'
 
 interface Flags extends SharedFlags {
   readonly faults?: boolean

@@ -1,4 +1,4 @@
-import { figureLines, verdictText } from '../../dist/cli/demo/judgement.js'
+import { figureLines, verdictText } from '../proof/judgement.ts'
 import type { FaultKind } from './plan.ts'
 import type { FaultsReport, FaultsResult } from './run-faults.ts'
 

@@ -1,8 +1,8 @@
 import { type Collection, type Db, MongoServerError } from 'mongodb'
-import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger.js'
-import type { StepNumber } from '../../dist/cli/demo/observed-handlers.js'
 import type { AnyHandler } from '../../dist/phases/index.js'
 import type { WrapHandler } from '../../dist/tasks/index.js'
+import { type DocumentKey, documentKey } from '../proof/ledger.ts'
+import type { StepNumber } from '../proof/observed-handlers.ts'
 
 /** What it knows of a document: the newest effect that it has accepted. */
 interface Received {

@@ -1,6 +1,6 @@
 /** A replica whose handlers misbehave when a document asks for it. */
 import { MongoClient } from 'mongodb'
-import { gatewayReplica, type ReplicaConfig } from '../../dist/cli/demo/gateway-replica.js'
+import { gatewayReplica, type ReplicaConfig } from '../proof/gateway-replica.ts'
 import { faultyHandlers } from './faulty-handlers.ts'
 import { workOnOrders } from './orders.ts'
 import { Receiver, receivedHandlers } from './receiver.ts'

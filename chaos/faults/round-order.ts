@@ -1,4 +1,4 @@
-import { stepNumber } from '../../dist/cli/demo/step-order.js'
+import { stepNumber } from '../proof/step-order.ts'
 
 /** The phases that a gateway goes through to what its owner wants, wherever it comes from: none may follow a later one. */
 const WAYS: Readonly<Record<string, readonly string[]>> = {

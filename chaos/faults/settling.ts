@@ -1,9 +1,9 @@
 import type { Db } from 'mongodb'
-import { type DocumentKey, documentKey, type Ledger } from '../../dist/cli/demo/ledger.js'
 import { idKey } from '../../dist/lock/index.js'
 import { workingPhases } from '../../dist/phases/index.js'
 import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
+import { type DocumentKey, documentKey, type Ledger } from '../proof/ledger.ts'
 import type { RestlessOwner } from './restless-owner.ts'
 
 /** A document that should have moved, and where it is stuck. */

@@ -1,6 +1,6 @@
-import type { DemoReplica, Fleet } from '../../dist/cli/demo/fleet.js'
-import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
+import type { DemoReplica, Fleet } from '../proof/fleet.ts'
+import { waitFor } from '../proof/wait-for.ts'
 import type { FaultsReplicaConfig } from './replica-process.ts'
 
 export const STAFF_SIZE = 3

@@ -1,4 +1,4 @@
-import type { LedgerEntry } from '../../dist/cli/demo/ledger.js'
+import type { LedgerEntry } from '../proof/ledger.ts'
 import { DATABASE_FAULT_KINDS, type FaultKind } from './plan.ts'
 
 /** A fault that struck, by the clock of this machine. */

@@ -1,7 +1,7 @@
-import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { addPause, changeLockTimeout, setLimit } from '../../dist/lock/index.js'
 import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
+import { waitFor } from '../proof/wait-for.ts'
 import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
 import type { Faults, FaultsDatabase } from './faults-database.ts'
 import type { Fault } from './plan.ts'

@@ -1,10 +1,10 @@
 import { type Db, MongoClient } from 'mongodb'
-import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { connectDatabase } from '../../dist/database/index.js'
 import { LockExecutor, mongoLockProvider } from '../../dist/locks/index.js'
 import { Replica } from '../../dist/phases/index.js'
 import { Schedules } from '../../dist/schedules/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
+import { waitFor } from '../proof/wait-for.ts'
 import { type EndedRun, TimedRecord } from './timed-record.ts'
 
 const LOCKS = ['lock-a', 'lock-b']

@@ -1,12 +1,12 @@
 /** One replica of the Kubernetes demo: fleet.ts directs it over the IPC channel. */
 import type { Db } from 'mongodb'
 import { instanceLifecycles } from 'phaselock-tasks'
-import { ReplicaLife } from '../../dist/cli/demo/replica-life.js'
 import { connectDatabase, renewalClient } from '../../dist/database/index.js'
 import { Cluster, singleRegion } from '../../dist/kubernetes/index.js'
 import { BoundLifecycle, type RunnableLifecycle } from '../../dist/phases/index.js'
 import { runtimeDomainLifecycles } from '../../dist/tasks/index.js'
 import type { Duration } from '../../dist/time/index.js'
+import { ReplicaLife } from '../proof/replica-life.ts'
 import { ISSUER } from './playground.ts'
 
 const CONCURRENCY = 16

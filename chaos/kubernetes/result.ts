@@ -1,4 +1,4 @@
-import { figureLines, type Judgement, judge, slowness, verdictText } from '../../dist/cli/demo/judgement.js'
+import { figureLines, type Judgement, judge, slowness, verdictText } from '../proof/judgement.ts'
 import type { Latency } from './timing.ts'
 
 /** The limit with watches; without them a document goes on at the end of its pause. */

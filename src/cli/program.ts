@@ -100,7 +100,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerBackfills(program, context)
   registerRegions(program, context)
   registerOrphans(program, context)
-  registerDemo(program)
+  registerDemo(program, context)
   registerCompletion(program, context)
   // Their surplus arguments are refused below, with a better message.
   for (const one of program.commands) if (one.commands.length > 0) one.allowExcessArguments()

@@ -39,7 +39,7 @@ export async function openWorkspace(options: WorkspaceOptions): Promise<Workspac
 export function requireLifecycles({ lifecycles }: Settings): string {
   if (lifecycles !== undefined) return lifecycles
   throw new UsageError(
-    "expected --lifecycles (PHASELOCK_LIFECYCLES) to name the module whose lifecycles this replica runs, got none: a file or package whose default export is an array of lifecycles, each with its handlers; such as: phaselock start --lifecycles ./lifecycles.js. A Nest app with PhaselockModule runs its own when it starts. To watch Phaselock's own example: npx phaselock demo",
+    'expected --lifecycles (PHASELOCK_LIFECYCLES) to name the module whose lifecycles this replica runs, got none: a file or package whose default export is an array of lifecycles, each with its handlers; such as: phaselock start --lifecycles ./lifecycles.js. A Nest app with PhaselockModule runs its own when it starts. To watch replicas at work: npx phaselock demo',
   )
 }
 

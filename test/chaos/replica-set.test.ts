@@ -4,8 +4,8 @@ import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { FaultKind } from '../../chaos/faults/plan.ts'
 import { standStills } from '../../chaos/faults/stand-stills.ts'
+import type { LedgerEntry } from '../../chaos/proof/ledger.ts'
 import { mongodPath, NoMongod } from '../../chaos/replica-set/mongod.ts'
-import type { LedgerEntry } from '../../src/cli/demo/ledger.js'
 
 describe('which mongod a replica set has', () => {
   let folder: string

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import { judgeFaults } from '../../chaos/faults/run-faults.ts'
 import { judged } from '../../chaos/kubernetes/result.ts'
-import { verdictText } from '../../src/cli/demo/judgement.js'
-import { judgeDemo } from '../../src/cli/demo/verdict.js'
+import { verdictText } from '../../chaos/proof/judgement.ts'
+import { judgeDemo } from '../../chaos/proof/verdict.ts'
 import { chaos } from './chaos.js'
 
 const RESTFUL = 1

@@ -1,86 +1,100 @@
-import { availableParallelism, loadavg } from 'node:os'
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, Option } from 'commander'
 import { UsageError } from '../../operations/index.js'
-import { durationMs } from '../../time/index.js'
-import { show } from './show.js'
+import { numbered } from '../../options/index.js'
+import { systemClock } from '../../time/index.js'
+import type { CliContext } from '../context.js'
+import { EXIT } from '../errors.js'
+import { Interrupted } from './clean-ups.js'
+import type { DemoResult } from './run-demo.js'
 
-const DEFAULT_LOCK_TIMEOUT_MS = 4_000
-const DEFAULT_DOCUMENTS = 300
-/** The number of processes per core that want to run, from which the demo takes minutes. */
-const BUSY_FROM = 3
-/** Options of runs that are not part of the package. */
-const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
+/** The exit code for what could not be shown: 2 is the exit code of every command for an unknown option. */
+const EXIT_NOT_SHOWN = 3
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-type DemoFlags = SharedFlags & Partial<Record<(typeof MOVED)[number], string | true>>
+/** Options of runs that test Phaselock and are not part of the package, with the script that has them. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  proof: 'demo -- --proof',
+  ledger: 'demo -- --proof --ledger',
+  documents: 'demo -- --proof --documents',
+  lockTimeout: 'demo -- --proof --lock-timeout',
+  faults: 'chaos -- --faults',
+  kubernetes: 'chaos -- --kubernetes',
+  break: 'chaos -- --break',
+  minutes: 'chaos -- --minutes',
+  seed: 'chaos -- --seed',
+}
+const flagOf = (name: string) => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
 
 /**
- * Adds `demo`: three replicas work on hundreds of gateways, one is killed, one stopped, one paused past its leases. Its report says whether
- * every recorded step still happened once. Exit code 0: all is as it should be; 1: a figure is off;
- * 3: it could not be shown, which is no failure; 130: interrupted.
+ * Adds `demo`: two replicas advance orders, one is killed, and nothing is lost. Exit code 0: shown; 1: an order was lost; 3: it could not be
+ * shown, which is no failure; 130: interrupted.
  */
-export function registerDemo(program: Command): void {
+export function registerDemo(program: Command, context: CliContext): void {
   const command = program
     .command('demo')
-    .description('three replicas, one killed, one stopped, one paused past its leases: was every step recorded once?')
-  for (const option of sharedOptions()) command.addOption(option)
-  for (const name of MOVED) command.addOption(new Option(`--${name} [value]`, 'has moved to npm run chaos').hideHelp())
+    .description('two replicas at work, one of them killed (kill -9): nothing is lost')
+    .option('--json', 'print one JSON object instead of the report')
+  for (const name of Object.keys(ELSEWHERE))
+    command.addOption(new Option(`${flagOf(name)} [value]`, 'is in the repository of Phaselock').hideHelp())
   command.action(async () => {
-    process.exitCode = await demo(command.optsWithGlobals<DemoFlags>())
+    const flags = command.optsWithGlobals<Record<string, string | true | undefined>>()
+    const elsewhere = Object.keys(ELSEWHERE).find((name) => flags[name] !== undefined)
+    if (elsewhere !== undefined) throw notHere(elsewhere, flags[elsewhere])
+    process.exitCode = await demo(context, flags['json'] === true)
   })
 }
 
-async function demo(flags: DemoFlags): Promise<number> {
-  const moved = MOVED.find((name) => flags[name] !== undefined)
-  if (moved) {
-    const value = flags[moved] === true ? '' : ` ${flags[moved]}`
-    throw new UsageError(
-      `--${moved} has moved out of phaselock demo: in the repository of Phaselock, run \`npm run chaos -- --${moved}${value}\` (docs/chaos.md)`,
-    )
+function notHere(name: string, value: string | true | undefined): UsageError {
+  const script = `npm run ${ELSEWHERE[name]}${typeof value === 'string' ? ` ${value}` : ''}`
+  return new UsageError(
+    `${flagOf(name)} belongs to the proof, which is not part of the package: in the repository of Phaselock, run \`${script}\` (docs/demo.md, docs/chaos.md)`,
+  )
+}
+
+async function demo({ output }: CliContext, json: boolean): Promise<number> {
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  for (const signal of SIGNALS) process.on(signal, interrupt)
+  const startedMs = systemClock.monotonicMs()
+  const note = (text: string) => {
+    const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
+    output.problem(`${seconds.toFixed(1).padStart(5)} s  ${text}`)
   }
-  const { documents = DEFAULT_DOCUMENTS, lockTimeout: lockTimeoutMs, ledger: ledgerFile, json = false } = flags
-  return show('phaselock demo', json, async (screen, signal) => {
-    // Loaded when asked for: the rest of the CLI needs none of it.
-    const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./verdict.js')])
-    const [load, cores] = [loadavg()[0]!, availableParallelism()]
-    if (load >= BUSY_FROM * cores)
-      screen.note(
-        `this machine is busy (load ${load.toFixed(0)} on ${cores} cores): it takes minutes, and goes on as long as anything moves`,
-      )
-    const report = await runDemo({ documents, lockTimeoutMs, screen, signal, ledgerFile })
-    return { result: report.result, text: reportText(report) }
-  })
-}
-
-function count(text: string): number {
-  const value = Number(text)
-  if (Number.isInteger(value) && value >= 20) return value
-  throw new InvalidArgumentError('expected a whole number of at least 20')
-}
-
-function lockTimeout(text: string): number {
   try {
-    const ms = durationMs(text)
-    if (ms >= 2_000) return ms
+    // Loaded when asked for: the rest of the CLI needs none of it.
+    const { runDemo } = await import('./run-demo.js')
+    const result = await runDemo(note, interrupted.signal)
+    if (json) output.json(result)
+    else output.line(reportOf(result))
+    return result.verdict === 'shown' ? EXIT.ok : EXIT.failure
   } catch (error) {
-    throw new InvalidArgumentError((error as Error).message)
+    const isInterrupted = error instanceof Interrupted
+    const exitCode = isInterrupted ? EXIT.interrupted : EXIT_NOT_SHOWN
+    const { name, message } = error as Error
+    if (json) output.json({ verdict: 'not shown', error: { name, message, exitCode } })
+    else output.problem(`phaselock demo: ${isInterrupted ? '' : 'could not be shown: '}${message}`)
+    return exitCode
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, interrupt)
   }
-  throw new InvalidArgumentError('expected at least 2s')
 }
 
-/** Options that the demo and the runs of chaos/ share. */
-export const sharedOptions = (): readonly Option[] => [
-  new Option('--json', 'print one JSON object instead of the report'),
-  new Option('--ledger <file>', 'write the ledger to a file, one entry per line'),
-  new Option('--documents <count>', 'how many documents').argParser(count).hideHelp(),
-  new Option('--lock-timeout <duration>', 'the lock timeout, at least 2s')
-    .argParser(lockTimeout)
-    .default(DEFAULT_LOCK_TIMEOUT_MS)
-    .hideHelp(),
-]
+const reportOf = ({
+  documents,
+  lost,
+  stepsBegun,
+  stepsRunAgain,
+  leasesAtKill,
+  recoverySeconds,
+  seconds,
+}: DemoResult) => `
+${lost === 0 ? `All ${documents} orders were delivered: nothing is lost.` : `${numbered(lost, 'order')} of ${documents} lost: please report this.`}
+  ${numbered(stepsBegun, 'handler')} ran; ${stepsRunAgain} of them again, because the first run died with its replica
+  ${numbered(leasesAtKill, 'order')} held by the replica that was killed, all taken over after ${recoverySeconds} s
+  ${seconds} s in all
 
-export interface SharedFlags {
-  readonly json?: boolean
-  readonly ledger?: string
-  readonly documents?: number
-  readonly lockTimeout: number
-}
+Try it yourself:
+  npx phaselock start --lifecycles phaselock/tasks    # a replica; without MONGODB_URI on a local database
+  npx phaselock add api-gateway                       # in another terminal: a document
+  npx phaselock list api-gateway                      # what became of it; see also: show, status, --help
+`

@@ -1,117 +1,151 @@
 import { fileURLToPath } from 'node:url'
-import { ReplicaFailed } from '../processes/replica-process.js'
+import { type Db, ObjectId } from 'mongodb'
+import { tokenOf } from '../../lock/index.js'
+import { numbered } from '../../options/index.js'
+import { sleep, systemClock } from '../../time/index.js'
+import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
 import { type CleanUp, withCleanUps } from './clean-ups.js'
 import { openDemoDatabase } from './demo-database.js'
-import { figuresOf } from './figures.js'
-import { Fleet } from './fleet.js'
-import { GatewayOwner } from './gateway-owner.js'
-import { Leases } from './leases.js'
-import { Ledger } from './ledger.js'
-import { Scenario, type Stage } from './scenario.js'
-import type { Screen } from './screen.js'
-import { type DemoReport, judgeDemo } from './verdict.js'
-import { waitFor } from './wait-for.js'
+import { order, runsIn, STEPS } from './orders.js'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.js', import.meta.url))
-/** The concurrency with 300 documents, for each of the three lifecycles on each replica; for fewer in proportion. */
-const CONCURRENCY = 32
-const LEAST_CONCURRENCY = 8
-const FULL_SIZE = 300
-/**
- * A short pace: a replica claims ahead only the steps that it can begin within a quarter of a second, and must have claimed some that it
- * hasn't begun.
- */
-const PACE = { leastMs: 20, mostMs: 120 }
-/**
- * The time that slow steps take beyond the lock timeout: without renewal another replica would have claimed the document before their end.
- */
-const SLOW_BEYOND_MS = 2_500
-const GRACE_MS = 10_000
-const LOOK_EVERY_MS = 500
+const ORDERS = 60
+/** The replica is killed once this many orders are delivered and it holds this many others. */
+const DELIVERED_BEFORE = 5
+const HELD_BEFORE = 3
+const LOOK_EVERY_MS = 100
+const LINE_EVERY_MS = 1_000
+/** The time without any progress after which an order counts as lost: even on a very busy machine something moves within it. */
+const PATIENCE_MS = 60_000
 
-export interface DemoOptions {
+/** The output of `phaselock demo --json`. */
+export interface DemoResult {
+  /** `off`: an order was lost. */
+  readonly verdict: 'shown' | 'off'
   readonly documents: number
-  readonly lockTimeoutMs: number
-  readonly screen: Screen
-  /** A file for the ledger, one entry a line, written even when the demo fails. */
-  readonly ledgerFile?: string | undefined
-  /** Ends the run early; everything is cleaned up, then `Interrupted` is thrown. */
-  readonly signal: AbortSignal
+  /** Orders that were never delivered. */
+  readonly lost: number
+  readonly stepsBegun: number
+  /** Handlers that ran a second time, because the first died with its replica. */
+  readonly stepsRunAgain: number
+  readonly leasesAtKill: number
+  /** The time from the kill until another replica had taken over the last document that the killed one held. */
+  readonly recoverySeconds: number
+  readonly lockTimeoutSeconds: number
+  readonly seconds: number
 }
 
 /**
- * Runs the whole demo in its own database, and leaves nothing behind: no process, no data.
- * @throws DemoNotSetUp when a fault missed its target; ReplicaFailed; Interrupted; what connectDatabase throws
+ * Runs the demo in a database of its own, and leaves nothing behind: no process, no data.
+ * @param note called with each line of its progress
+ * @param signal ends it early
+ * @throws ReplicaFailed; Interrupted; what connectDatabase throws
  */
-export const runDemo = (options: DemoOptions): Promise<DemoReport> =>
-  withCleanUps(options.signal, (atEnd) => run(options, atEnd))
+export const runDemo = (note: (text: string) => void, signal: AbortSignal): Promise<DemoResult> =>
+  withCleanUps(signal, (atEnd) => run(note, atEnd))
 
-async function run(options: DemoOptions, atEnd: (cleanUp: CleanUp) => void): Promise<DemoReport> {
-  const { documents, lockTimeoutMs, screen } = options
-  const stage = await setUp(options, atEnd)
-  const { owner, ledger, leases, config } = stage
-  const fleet = new Fleet(PROGRAM, config)
-  atEnd(() => fleet.end())
-  const scenario = new Scenario({ ...stage, documents, fleet, screen })
-  await watching(fleet, screen, owner, async () => {
-    await scenario.run()
-    screen.stage('waiting until all is done')
-    const isDone = async () => (await owner.arrived()) === owner.count && (await leases.working()) === 0
-    await waitFor(isDone, { progress: () => owner.arrived(), everyMs: 250 })
-  })
-  screen.stage('reading the ledger')
-  const { examples, ...figures } = figuresOf(await ledger.all(), owner.expectedEnds(), lockTimeoutMs)
-  const measured = {
-    documents: owner.count,
-    ...figures,
-    refusedLateWrites: fleet.refusedLateWrites(),
-    refusedLateWritesOfOthers: fleet.refusedLateWrites((replica) => replica !== scenario.pausedReplica),
-    lockTimeoutSeconds: lockTimeoutMs / 1_000,
-    seconds: screen.seconds,
-  }
-  const judgement = judgeDemo(measured, { documents }, fleet.slowness())
-  const evidence = judgement.verdict === 'shown' ? [] : [...examples, ...fleet.lastWords()]
-  return { result: { ...measured, ...judgement }, evidence }
-}
-
-/** @param atEnd gets the clean-ups: they close everything and write the ledger's file */
-export async function setUp(
-  { documents, lockTimeoutMs, screen, ledgerFile }: Omit<DemoOptions, 'signal'>,
-  atEnd: (cleanUp: CleanUp) => void,
-): Promise<Stage> {
-  const { connection, name: database, serverGoesOn, close } = await openDemoDatabase((text) => screen.note(text))
+async function run(note: (text: string) => void, atEnd: (cleanUp: CleanUp) => void): Promise<DemoResult> {
+  const startedMs = systemClock.monotonicMs()
+  const seconds = (sinceMs: number) => Math.round((systemClock.monotonicMs() - sinceMs) / 100) / 10
+  const { connection, name: database, close } = await openDemoDatabase(note)
   atEnd(close)
-  const ledger = new Ledger(connection.db)
-  await ledger.prepare()
-  if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
-  const { uri } = connection
-  const owner = await GatewayOwner.connect(uri, database)
-  atEnd(() => owner.close())
-  if (serverGoesOn) atEnd(() => owner.dropDatabases())
-  const concurrency = Math.max(LEAST_CONCURRENCY, Math.round((CONCURRENCY * documents) / FULL_SIZE))
-  const pace = { ...PACE, slowMs: lockTimeoutMs + SLOW_BEYOND_MS }
-  const config = { uri, database, lockTimeoutMs, concurrency, graceMs: GRACE_MS, pace }
-  return { owner, ledger, leases: new Leases(connection.db, ledger), config }
+  const { db, uri } = connection
+  const start = async (name: string) => {
+    const replica = new ReplicaProcess(PROGRAM, { output: 'ignore', diesWithUs: true })
+    atEnd(() => {
+      replica.kill()
+      return replica.ended
+    })
+    replica.tell({ name, uri, database })
+    await replica.settled
+    const { failure } = replica
+    if (replica.identity === undefined) throw new ReplicaFailed(name, failure ?? described(await replica.ended))
+    return replica
+  }
+  const [a] = await Promise.all([start('a'), start('b')])
+  note('started replicas a and b, each in a process of its own')
+  const orders = db.collection(order.model.collection)
+  await orders.insertMany(Array.from({ length: ORDERS }, () => ({ _id: new ObjectId(), phase: 'Paying' })))
+  note(
+    `inserted ${ORDERS} orders into ${database}.${order.model.collection}, as any program that writes to MongoDB would: { phase: 'Paying' }`,
+  )
+
+  const progress = new Progress(db, note)
+  await progress.until(
+    async () => (await progress.delivered()) >= DELIVERED_BEFORE && (await heldBy(db, 'a')).length >= HELD_BEFORE,
+  )
+  a.kill()
+  await a.ended
+  const killedMs = systemClock.monotonicMs()
+  const held = await heldBy(db, 'a')
+  note(
+    `killed replica a (kill -9), which held ${numbered(held.length, 'order')}: b takes them over within a few seconds`,
+  )
+  await progress.until(async () => (await heldBy(db, 'a')).length === 0)
+  const recoverySeconds = seconds(killedMs)
+  note(`b has taken over all of them, ${recoverySeconds} s after the kill`)
+  await progress.until(async () => (await progress.delivered()) === ORDERS)
+
+  const lost = ORDERS - (await progress.delivered())
+  const stepsBegun = await runsIn(db).countDocuments()
+  return {
+    verdict: lost === 0 ? 'shown' : 'off',
+    documents: ORDERS,
+    lost,
+    stepsBegun,
+    stepsRunAgain: stepsBegun - STEPS * (ORDERS - lost),
+    leasesAtKill: held.length,
+    recoverySeconds,
+    lockTimeoutSeconds: order.model.settings.lockTimeoutMs / 1_000,
+    seconds: seconds(startedMs),
+  }
 }
 
-/** Keeps the bar up to date while work goes on. @throws ReplicaFailed as soon as a replica fails unexpectedly */
-export async function watching(
-  fleet: Fleet,
-  screen: Screen,
-  owner: GatewayOwner,
-  work: () => Promise<void>,
-): Promise<void> {
-  let isOver = false
-  const look = async () => {
-    screen.progress(await owner.arrived().catch(() => 0), owner.count)
-    return isOver || fleet.failure()
+/** The orders that a replica holds, alive or not: their token names it. */
+const heldBy = async (db: Db, replica: string) =>
+  (await db.collection(order.model.collection).find().toArray()).filter((one) =>
+    tokenOf(one)?.startsWith(`${replica}~`),
+  )
+
+/** The orders' way through the phases, with a line a second. */
+class Progress {
+  private text = ''
+  private shownMs = Number.NEGATIVE_INFINITY
+  private movedMs = systemClock.monotonicMs()
+
+  constructor(
+    private readonly db: Db,
+    private readonly note: (text: string) => void,
+  ) {}
+
+  async delivered(): Promise<number> {
+    return await this.db.collection(order.model.collection).countDocuments({ phase: 'Delivered' })
   }
-  const watched = waitFor(look, { forMs: Number.POSITIVE_INFINITY, everyMs: LOOK_EVERY_MS }).then((failure) => {
-    if (typeof failure === 'string') throw new ReplicaFailed('of the demo', failure)
-  })
-  const working = work().finally(() => {
-    isOver = true
-  })
-  await Promise.race([working, watched.then(() => working)])
-  await watched
+
+  /** Waits for a state, as long as anything moves. */
+  async until(isReached: () => Promise<boolean>): Promise<void> {
+    while (!(await isReached())) {
+      await this.look()
+      if (systemClock.monotonicMs() - this.movedMs > PATIENCE_MS) return
+      await sleep(LOOK_EVERY_MS)
+    }
+  }
+
+  private async look(): Promise<void> {
+    const nowMs = systemClock.monotonicMs()
+    const counts = await this.db
+      .collection(order.model.collection)
+      .aggregate([{ $sortByCount: '$phase' }])
+      .toArray()
+    const inPhase = (phase: string) => counts.find(({ _id }) => _id === phase)?.['count'] ?? 0
+    const text = [...order.model.phases.keys()]
+      .map((phase) => `${phase} ${String(inPhase(phase)).padStart(2)}`)
+      .join('   ')
+    if (text === this.text) return
+    this.text = text
+    this.movedMs = nowMs
+    if (nowMs - this.shownMs < LINE_EVERY_MS) return
+    this.shownMs = nowMs
+    this.note(text)
+  }
 }

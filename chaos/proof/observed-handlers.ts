@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
-import type { AnyHandler } from '../../phases/index.js'
-import { sleep } from '../../time/index.js'
-import { documentKey, type LedgerEntry, ledgerCollection, type StepEntry, stamp } from './ledger.js'
+import type { AnyHandler } from '../../dist/phases/index.js'
+import { sleep } from '../../dist/time/index.js'
+import { documentKey, type LedgerEntry, ledgerCollection, type StepEntry, stamp } from './ledger.ts'
 
 const TRIES = 5
 const BETWEEN_TRIES_MS = 100
@@ -67,12 +67,11 @@ export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'ste
  */
 export class StepLedger {
   private readonly entries: Collection<LedgerEntry>
+  private readonly replica: string
   private count = 0
 
-  constructor(
-    db: Db,
-    private readonly replica: string,
-  ) {
+  constructor(db: Db, replica: string) {
+    this.replica = replica
     this.entries = ledgerCollection(db)
   }
 

@@ -1,4 +1,4 @@
-import { cpuSlowdown } from '../../time/index.js'
+import { cpuSlowdown } from '../../dist/time/index.js'
 
 /** A run's verdict: everything is as it must be; a figure is off; or the machine, or chance, prevented the run from showing it. */
 export type Verdict = 'shown' | 'off' | 'not shown'

@@ -1,6 +1,6 @@
-import { Interrupted } from './clean-ups.js'
-import type { Judgement, Verdict } from './judgement.js'
-import { Screen } from './screen.js'
+import { Interrupted } from '../../dist/cli/demo/clean-ups.js'
+import type { Judgement, Verdict } from './judgement.ts'
+import { Screen } from './screen.ts'
 
 /** The exit codes of verdicts. 2 is the exit code of every command for an unknown option. */
 const EXIT_OF = { shown: 0, off: 1, 'not shown': 3 } as const satisfies Record<Verdict, number>

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
-import { figuresOf } from '../../src/cli/demo/figures.js'
-import type { FaultEntry, LedgerEntry, StepEntry } from '../../src/cli/demo/ledger.js'
-import { Screen } from '../../src/cli/demo/screen.js'
-import { stepNumber, UnknownPhase } from '../../src/cli/demo/step-order.js'
+import { figuresOf } from '../../chaos/proof/figures.ts'
+import type { FaultEntry, LedgerEntry, StepEntry } from '../../chaos/proof/ledger.ts'
+import { Screen } from '../../chaos/proof/screen.ts'
+import { stepNumber, UnknownPhase } from '../../chaos/proof/step-order.ts'
 import { apiGatewayDefinitions } from '../../src/tasks/index.js'
 
 const at = (ms: number) => new Date(Date.UTC(2030, 0, 1) + ms)

@@ -1,12 +1,12 @@
-import { numbered } from '../../options/index.js'
-import { sleep, systemClock } from '../../time/index.js'
-import type { DemoReplica, Fleet } from './fleet.js'
-import type { GatewayOwner } from './gateway-owner.js'
-import type { ReplicaConfig } from './gateway-replica.js'
-import { isSameLease, type Leases } from './leases.js'
-import type { HeldDocument, Ledger } from './ledger.js'
-import type { Screen } from './screen.js'
-import { waitFor } from './wait-for.js'
+import { numbered } from '../../dist/options/index.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
+import type { DemoReplica, Fleet } from './fleet.ts'
+import type { GatewayOwner } from './gateway-owner.ts'
+import type { ReplicaConfig } from './gateway-replica.ts'
+import { isSameLease, type Leases } from './leases.ts'
+import type { HeldDocument, Ledger } from './ledger.ts'
+import type { Screen } from './screen.ts'
+import { waitFor } from './wait-for.ts'
 
 /** The minimum number of documents that each fault must hit. */
 export const LEAST_HIT = 5
@@ -61,9 +61,12 @@ type Look = () => Promise<HeldDocument[]>
 /** The faults, one after another, while the replicas work. Each waits for a state, as long as there is progress. */
 export class Scenario {
   pausedReplica: DemoReplica | undefined
+  private readonly parts: Stage & { documents: number; fleet: Fleet; screen: Screen }
   private waitingSinceMs: number | undefined
 
-  constructor(private readonly parts: Stage & { documents: number; fleet: Fleet; screen: Screen }) {}
+  constructor(parts: Stage & { documents: number; fleet: Fleet; screen: Screen }) {
+    this.parts = parts
+  }
 
   async run(): Promise<void> {
     const { fleet, owner, screen } = this.parts

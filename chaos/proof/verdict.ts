@@ -1,6 +1,6 @@
-import type { Figures } from './figures.js'
-import { figureLines, type Judgement, judge, slowness, verdictText } from './judgement.js'
-import { LEAST_HIT } from './scenario.js'
+import type { Figures } from './figures.ts'
+import { figureLines, type Judgement, judge, slowness, verdictText } from './judgement.ts'
+import { LEAST_HIT } from './scenario.ts'
 
 /** The time that a recovery may take beyond the lock timeout: a tick, and the time until a place is free. */
 const RECOVERY_SLACK_S = 2
@@ -81,7 +81,7 @@ const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
   ['leasesAtPause', 'leases held by the replica paused past them'],
   ['stepsLongerThanLockTimeout', 'steps that took longer than the lock timeout and kept their lease'],
   ['lockTimeoutSeconds', 'seconds: the lock timeout'],
-  ['seconds', 'seconds: the whole demo'],
+  ['seconds', 'seconds: the whole proof'],
 ]
 
 export function reportText({ result, evidence }: DemoReport): string {

@@ -1,18 +1,21 @@
 import type { Db } from 'mongodb'
-import { CLAIM_INDEX } from '../../lock/index.js'
-import { countPhases } from '../../operations/index.js'
-import { apiGatewayDefinitions } from '../../tasks/index.js'
-import type { DemoReplica } from './fleet.js'
-import { documentKey, type HeldDocument, type Ledger } from './ledger.js'
+import { CLAIM_INDEX } from '../../dist/lock/index.js'
+import { countPhases } from '../../dist/operations/index.js'
+import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
+import type { DemoReplica } from './fleet.ts'
+import { documentKey, type HeldDocument, type Ledger } from './ledger.ts'
 
 export const isSameLease = (a: HeldDocument, b: HeldDocument) => a.document === b.document && a.fence === b.fence
 
 /** The leases of replicas, so that the demo knows when to strike. */
 export class Leases {
-  constructor(
-    private readonly db: Db,
-    private readonly ledger: Ledger,
-  ) {}
+  private readonly db: Db
+  private readonly ledger: Ledger
+
+  constructor(db: Db, ledger: Ledger) {
+    this.db = db
+    this.ledger = ledger
+  }
 
   /** The documents whose `lockedBy` names this replica, alive or not. */
   async heldBy({ name: replica }: DemoReplica): Promise<HeldDocument[]> {

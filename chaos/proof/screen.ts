@@ -1,21 +1,23 @@
-import { type Clock, systemClock } from '../../time/index.js'
+import { type Clock, systemClock } from '../../dist/time/index.js'
 
 const WIDTH = 24
 
 /** The display of a running demo on standard error: a line for each event and, on a terminal, a bar below them. */
 export class Screen {
+  private readonly out: NodeJS.WriteStream
+  private readonly clock: Clock
+  private readonly things: string
   private readonly startedMs: number
   private done = 0
   private total = 0
   private doing = ''
   private barShown = false
 
-  constructor(
-    private readonly out: NodeJS.WriteStream = process.stderr,
-    private readonly clock: Clock = systemClock,
-    /** The things that the bar counts. */
-    private readonly things = 'gateways',
-  ) {
+  /** @param things the things that the bar counts */
+  constructor(out: NodeJS.WriteStream = process.stderr, clock: Clock = systemClock, things = 'gateways') {
+    this.out = out
+    this.clock = clock
+    this.things = things
     this.startedMs = clock.monotonicMs()
   }
 

@@ -1,12 +1,12 @@
 import { MongoClient } from 'mongodb'
-import { connectWith, renewalClient } from '../../database/index.js'
-import type { ReplicaOptions } from '../../phases/index.js'
-import type { WrapHandler } from '../../tasks/index.js'
-import { apiGatewayLifecycles } from '../../tasks/index.js'
-import type { Duration } from '../../time/index.js'
-import { observedHandlers, type Pace, StepLedger, type StepNumber } from './observed-handlers.js'
-import { ReplicaLife } from './replica-life.js'
-import { stepNumber } from './step-order.js'
+import { connectWith, renewalClient } from '../../dist/database/index.js'
+import type { ReplicaOptions } from '../../dist/phases/index.js'
+import type { WrapHandler } from '../../dist/tasks/index.js'
+import { apiGatewayLifecycles } from '../../dist/tasks/index.js'
+import type { Duration } from '../../dist/time/index.js'
+import { observedHandlers, type Pace, StepLedger, type StepNumber } from './observed-handlers.ts'
+import { ReplicaLife } from './replica-life.ts'
+import { stepNumber } from './step-order.ts'
 
 /** The time that running steps get after a SIGTERM, within the grace. */
 const LAST_STEPS_MS = 1_000

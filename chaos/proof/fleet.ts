@@ -1,7 +1,7 @@
-import { numbered } from '../../options/index.js'
-import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
-import { slowness } from './judgement.js'
-import type { DemoNews, ToReplica } from './replica-life.js'
+import { described, ReplicaFailed, ReplicaProcess } from '../../dist/cli/processes/replica-process.js'
+import { numbered } from '../../dist/options/index.js'
+import { slowness } from './judgement.ts'
+import type { DemoNews, ToReplica } from './replica-life.ts'
 
 const LINES = 100
 const LINES_EACH = 10
@@ -18,15 +18,14 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
   slowness = 1
   /** True once it was asked to end, so that its end is no failure. */
   isDismissed = false
+  readonly name: string
   private endedEarly: string | undefined
+  private readonly onNews: (news: DemoNews) => void
 
-  constructor(
-    readonly name: string,
-    program: string,
-    config: object,
-    private readonly onNews: (news: DemoNews) => void,
-  ) {
+  constructor(name: string, program: string, config: object, onNews: (news: DemoNews) => void) {
     super(program, { output: 'ignore', diesWithUs: true })
+    this.name = name
+    this.onNews = onNews
     this.tell({ kind: 'configure', config: { ...config, name } })
     void this.ended.then((end) => {
       if (!this.isDismissed) this.endedEarly = `it ended by itself with ${described(end)}`
@@ -67,6 +66,9 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
 /** All replicas of a run. However the demo ends, none of its processes outlives it: see also replica-life.ts. */
 export class Fleet<Config extends object = object> {
   readonly replicas: DemoReplica[] = []
+  private readonly program: string
+  private readonly config: Config
+  private readonly onNews: (news: DemoNews) => void
   private hasEnded = false
 
   /**
@@ -74,11 +76,11 @@ export class Fleet<Config extends object = object> {
    * @param config the configuration they share, except for their names
    * @param onNews called with each of their messages
    */
-  constructor(
-    private readonly program: string,
-    private readonly config: Config,
-    private readonly onNews: (news: DemoNews) => void = () => undefined,
-  ) {}
+  constructor(program: string, config: Config, onNews: (news: DemoNews) => void = () => undefined) {
+    this.program = program
+    this.config = config
+    this.onNews = onNews
+  }
 
   /** Starts a replica; resolves when it ticks. @throws ReplicaFailed */
   async start(name: string, more: Partial<Config> = {}): Promise<DemoReplica> {

@@ -1,4 +1,4 @@
-import { sleep, systemClock } from '../../time/index.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
 
 /** The time without progress after which to give up: even on a very busy machine something moves within it. */
 const PATIENCE_MS = 60_000

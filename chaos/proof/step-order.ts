@@ -1,4 +1,4 @@
-import { apiGatewayDefinitions } from '../../tasks/index.js'
+import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
 
 /** Each phase's steps in order. A phase's first step runs without a name, or under its name when it is requested again. */
 const STEPS: Readonly<Record<string, readonly string[]>> = {

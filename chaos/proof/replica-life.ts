@@ -1,7 +1,7 @@
-import { type Logger, Replica, type ReplicaOptions } from '../../phases/index.js'
-import { cpuSlowdown } from '../../time/index.js'
-import type { Said } from '../processes/replica-process.js'
-import type { Pace } from './observed-handlers.js'
+import type { Said } from '../../dist/cli/processes/replica-process.js'
+import { type Logger, Replica, type ReplicaOptions } from '../../dist/phases/index.js'
+import { cpuSlowdown } from '../../dist/time/index.js'
+import type { Pace } from './observed-handlers.ts'
 
 const SLOWNESS_EVERY_MS = 1_000
 

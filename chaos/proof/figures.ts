@@ -1,4 +1,4 @@
-import type { DocumentKey, Fault, FaultEntry, HeldDocument, LedgerEntry, StepEntry } from './ledger.js'
+import type { DocumentKey, Fault, FaultEntry, HeldDocument, LedgerEntry, StepEntry } from './ledger.ts'
 
 /** The last end of each document that the ledger must show: `moveTo Started`. */
 export type ExpectedEnds = ReadonlyMap<DocumentKey, string>

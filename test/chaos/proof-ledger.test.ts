@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import { Ledger, type StepEntry } from '../../src/cli/demo/ledger.js'
-import { type LedgerStep, StepLedger } from '../../src/cli/demo/observed-handlers.js'
+import { Ledger, type StepEntry } from '../../chaos/proof/ledger.ts'
+import { type LedgerStep, StepLedger } from '../../chaos/proof/observed-handlers.ts'
 import { useDatabase } from '../support/database.js'
 
 const testDb = useDatabase()

@@ -1,7 +1,7 @@
 import { type Collection, type Db, type Document, MongoClient, ObjectId } from 'mongodb'
-import { COLLECTIONS, databaseNameFor } from '../../tasks/index.js'
-import type { ExpectedEnds } from './figures.js'
-import { documentKey } from './ledger.js'
+import { COLLECTIONS, databaseNameFor } from '../../dist/tasks/index.js'
+import type { ExpectedEnds } from './figures.ts'
+import { documentKey } from './ledger.ts'
 
 /** The ratio of gateways to those with a step that takes longer than the lock timeout. */
 const ONE_IN = 25
@@ -14,11 +14,12 @@ export class GatewayOwner {
   private readonly inserted: ObjectId[] = []
   private readonly deleted = new Set<ObjectId>()
   private readonly gateways: Collection
+  private readonly client: MongoClient
+  private readonly db: Db
 
-  private constructor(
-    private readonly client: MongoClient,
-    private readonly db: Db,
-  ) {
+  private constructor(client: MongoClient, db: Db) {
+    this.client = client
+    this.db = db
     this.gateways = db.collection(COLLECTIONS.gateway)
   }
 

@@ -1,0 +1,3 @@
+import { gatewayReplica } from './gateway-replica.ts'
+
+gatewayReplica()
