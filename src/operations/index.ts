@@ -85,16 +85,9 @@ export {
   type ReplicasRequest,
 } from './inspect/replicas.js'
 export type { UndeliveredCallback } from './inspect/undelivered.js'
-export {
-  type ListedPause,
-  listPauses,
-  type PauseRequest,
-  type PauseScope,
-  pausedText,
-  pauseWork,
-  type ResumeRequest,
-  resumeWork,
-} from './pauses/pause.js'
+export { type ListedPause, pausedText } from './pauses/change.js'
+export { listPauses, pauseWork, resumeWork } from './pauses/pause.js'
+export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'
 export { operationLifecycle } from './public.js'
 export {
   type LastSweep,

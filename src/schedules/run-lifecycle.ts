@@ -1,12 +1,11 @@
 import { LockProviderUnavailable } from '../locks/index.js'
 import { type BoundLifecycle, comesAt, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
-import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './backfill.js'
-import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } from './documents.js'
+import { present, type RunDocument, serverTime } from './documents.js'
 import { ReplicasLost, RunTimeout } from './errors.js'
-import { recordLastEnd } from './last-end.js'
-import { observedRun, type RunEndReason } from './observer.js'
-import { pausedText, pauseOf } from './pauses.js'
-import { callbackOf, cancelled, isCancel, isItsOwn, lateMs, ofItsOwn, whyFailed } from './run-ends.js'
+import { observedRun } from './observer.js'
+import { holdup, isBackfill, whyNot } from './run-admission.js'
+import { type Fields, type QueuedStep, RunEnding, type RunningStep } from './run-ending.js'
+import { cancelled, isCancel, isItsOwn, lateMs, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
 import { RunRecord, runErrorOf } from './run-record.js'
 import { tryTask, tryToStart } from './run-task.js'
@@ -25,10 +24,6 @@ const SOON_MS = 1_000
 const ELSEWHERE_MS = 5_000
 /** The delay after which `waitFor` looks again without being woken. */
 const LONGEST_SLEEP_MS = 60_000
-
-type QueuedStep = Step<'Running' | RunOutcome, RunDocument>
-type RunningStep = Step<'Queued' | RunOutcome, RunDocument>
-type Fields = Partial<Omit<RunDocument, '_id'>>
 
 /** A run's lifecycle: Queued, Running (under its schedule's lock), and its outcome. */
 export function runLifecycle<Context>(workplace: Workplace<Context>): BoundLifecycle<RunDocument> {
@@ -60,13 +55,17 @@ export function runLifecycle<Context>(workplace: Workplace<Context>): BoundLifec
 }
 
 class Runs<Context> {
-  constructor(private readonly workplace: Workplace<Context>) {}
+  private readonly ending: RunEnding<Context>
+
+  constructor(private readonly workplace: Workplace<Context>) {
+    this.ending = new RunEnding(workplace)
+  }
 
   /** Decides whether the run begins at all, and takes its lock. No code of the task has run yet. */
   async queued(run: Readonly<RunDocument>, step: QueuedStep) {
     const { name } = this.workplace
     const task = this.task(run)
-    if (run.outcome) return this.callBack(run, step, task, run.outcome)
+    if (run.outcome) return this.ending.callBack(run, step, task, run.outcome)
     if (run.started) return step.moveTo('Running')
     const now = serverTime(run)
     if (run.retryAt && run.retryAt > now) {
@@ -76,16 +75,16 @@ class Runs<Context> {
     if (isFirst && run.startBy && now > comesAt(step, run.startBy)) {
       await this.leave(run)
       const lateMs = now.getTime() - run.scheduledFor.getTime()
-      return this.end(run, step, task, 'Missed', 'late', {
+      return this.ending.end(run, step, task, 'Missed', 'late', {
         reason: `it would have started ${Math.round(lateMs / 1_000)} s after it was due, later than misfireGraceTime allows`,
       })
     }
-    const holdup = isFirst ? await this.holdup(run, now) : undefined
-    if (holdup) return step.wait(holdup, { for: LOOK_AGAIN })
-    const gone = isFirst ? await this.whyNot(run) : undefined
+    const waitsFor = isFirst ? await holdup(this.workplace, run, now) : undefined
+    if (waitsFor) return step.wait(waitsFor, { for: LOOK_AGAIN })
+    const gone = isFirst ? await whyNot(this.workplace, run) : undefined
     if (gone) {
       await this.leave(run)
-      return this.end(run, step, task, 'Skipped', gone.why, { reason: gone.reason })
+      return this.ending.end(run, step, task, 'Skipped', gone.why, { reason: gone.reason })
     }
     const lock = await this.enter(run, (step.progress.claims ?? 1) > 1)
     const other = lock instanceof RunLock ? await this.openBefore(run, task) : { overlap: lock.heldBy, text: undefined }
@@ -97,9 +96,9 @@ class Runs<Context> {
       // With more than one place, the lock only says that another document is being started.
       const isBrief = !text && run.maxInstances > 1 && starterOf(task.run) !== undefined
       const waits = run.trigger === 'backfill' && run.backfill?.overlap !== 'skip'
-      if (waits || isBrief || (await this.isBackfill(overlap))) return step.wait(reason, { for: LOOK_AGAIN })
-      if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap })
-      return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
+      if (waits || isBrief || (await isBackfill(this.workplace, overlap))) return step.wait(reason, { for: LOOK_AGAIN })
+      if (isFirst) return this.ending.end(run, step, task, 'Skipped', 'overlap', { reason, overlap })
+      return this.ending.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
     }
     this.workplace.locks.keep(run, lock)
     // Not in Running: a try that its replica could not end is started again by the next one.
@@ -118,7 +117,7 @@ class Runs<Context> {
     const now = () => new Date(claimedAt.getTime() + clock.monotonicMs() - startedMs)
     if (run.outcome) {
       await this.leave(run)
-      return this.callBack(run, step, task, run.outcome)
+      return this.ending.callBack(run, step, task, run.outcome)
     }
     if (run.started) return this.follow(run, step, task, now)
     const lost = (step.progress.claims ?? 1) - 1
@@ -130,20 +129,20 @@ class Runs<Context> {
       if (starter) return step.wait('another run to start its document', { for: LOOK_AGAIN })
       const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another run'} after its replica was lost`
       const taken = { ...this.counted(known), reason, overlap: lock.heldBy }
-      return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
+      return this.ending.end(known, step, task, 'Failed', 'lockTaken', taken, now)
     }
     const isThere = starter !== undefined && !kept && (await starter.isThere(run))
     if (lost >= MOST_LOST && !isThere) {
       await lock.release()
       const error = runErrorOf(new ReplicasLost(lost))
-      return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
+      return this.ending.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
     }
     // Its lock may have been another's since it was queued.
     const other = starter && !kept && !isThere ? await this.openBefore(run, task) : undefined
     if (other) {
       await lock.release()
       const taken = { ...this.counted(known), reason: `no further try: overlap: ${other.text}`, overlap: other.overlap }
-      return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
+      return this.ending.end(known, step, task, 'Failed', 'lockTaken', taken, now)
     }
     const record = new RunRecord(run, now)
     // Records the replica that runs it now, if another one began it.
@@ -156,7 +155,7 @@ class Runs<Context> {
     this.warnOf(run, fields)
     if (tried.kind === 'returned') {
       return isDone
-        ? this.end(known, step, task, 'Completed', 'done', { ...fields, error: null }, now, lock)
+        ? this.ending.end(known, step, task, 'Completed', 'done', { ...fields, error: null }, now, lock)
         : this.handOver({ ...known, ...fields, started: starter!.of(run) }, step, task, now, lock)
     }
     const isCancelled = tried.kind === 'threw' && isCancel(step.signal.reason)
@@ -173,12 +172,12 @@ class Runs<Context> {
     }
     if (isCancelled) {
       const error = runErrorOf(step.signal.reason as Error)
-      return this.end(known, step, task, 'Failed', 'cancelled', { ...fields, error }, now, lock)
+      return this.ending.end(known, step, task, 'Failed', 'cancelled', { ...fields, error }, now, lock)
     }
     const failed = { ...fields, error: runErrorOf(tried.error) }
     const attempt = run.attempt ?? 1
     if (attempt >= run.retry.attempts || tried.kind === 'abandoned') {
-      return this.end(known, step, task, 'Failed', whyFailed(tried.error), failed, now, held)
+      return this.ending.end(known, step, task, 'Failed', whyFailed(tried.error), failed, now, held)
     }
     const pauseMs = Math.min(run.retry.longestMs, run.retry.backOffMs * 2 ** (attempt - 1))
     await lock.release()
@@ -223,7 +222,7 @@ class Runs<Context> {
       const fields = { ...record.result(found.left.result), ...record.fields(), error: found.error }
       this.warnOf(run, fields)
       const [outcome, why] = found.error ? (['Failed', 'error'] as const) : (['Completed', 'done'] as const)
-      return this.end(run, step, task, outcome, why, fields, () => found.at ?? now())
+      return this.ending.end(run, step, task, outcome, why, fields, () => found.at ?? now())
     }
     const endsAt = run.timeoutMs == null ? undefined : new Date(run.startedAt!.getTime() + run.timeoutMs)
     const leftMs = endsAt && comesAt(step, endsAt).getTime() - now().getTime()
@@ -232,10 +231,10 @@ class Runs<Context> {
     if (stopping) {
       const { why, error } = stopping
       const isOver = found.kind === 'gone' || (await starter.stop(run._id, found.isParked, stopping))
-      if (isOver) return this.end(run, step, task, 'Failed', why, { error }, now)
+      if (isOver) return this.ending.end(run, step, task, 'Failed', why, { error }, now)
       return this.asleep(step, `${found.text}, and is asked to stop`, SOON_MS, { stopping })
     }
-    if (found.kind === 'gone') return this.end(run, step, task, 'Failed', 'removed', { error: found.error }, now)
+    if (found.kind === 'gone') return this.ending.end(run, step, task, 'Failed', 'removed', { error: found.error }, now)
     const longestMs = found.isHere ? undefined : ELSEWHERE_MS
     const forMs = Math.min(leftMs ?? Number.POSITIVE_INFINITY, longestMs ?? LONGEST_SLEEP_MS)
     return this.asleep(step, found.text, forMs < LONGEST_SLEEP_MS ? Math.ceil(forMs) : undefined, {})
@@ -254,103 +253,6 @@ class Runs<Context> {
    */
   private async openBefore(run: Readonly<RunDocument>, task: TaskWithCallbacks<Context>) {
     return starterOf(task.run)?.openBefore(run, this.workplace.runs())
-  }
-
-  /** Stores the outcome, frees the lock, then calls back: after a crash in between, only the rest is repeated. */
-  private async end(
-    run: Readonly<RunDocument>,
-    step: QueuedStep | RunningStep,
-    task: TaskWithCallbacks<Context>,
-    outcome: RunOutcome,
-    why: RunEndReason,
-    fields: Fields,
-    now: () => Date = () => serverTime(run),
-    lock?: RunLock,
-  ) {
-    const completedAt = now()
-    const set: Fields = {
-      ...fields,
-      outcome,
-      completedAt,
-      ...(run.startedAt ? { durationMs: Math.max(0, completedAt.getTime() - run.startedAt.getTime()) } : {}),
-    }
-    const tell = () => this.workplace.observers.tell('ended', { ...observedRun(run), outcome, why })
-    if (!lock && !callbackOf(task, outcome)) {
-      await this.goOn({ ...run, ...set })
-      tell()
-      return moved(step, outcome, set)
-    }
-    try {
-      await step.checkpoint(set)
-      tell()
-    } finally {
-      await lock?.release()
-    }
-    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome)
-  }
-
-  private async callBack(
-    run: Readonly<RunDocument>,
-    step: QueuedStep | RunningStep,
-    task: TaskWithCallbacks<Context>,
-    outcome: RunOutcome,
-  ) {
-    await this.goOn(run)
-    const callback = callbackOf(task, outcome)
-    if (!callback) return moved(step, outcome, {})
-    try {
-      await callback(run, await this.workplace.context())
-      return moved(step, outcome, {})
-    } catch (thrown) {
-      const error = runErrorOf(thrown)
-      this.workplace.logger.warn(`a callback of run ${run._id} failed: ${error.name}: ${error.message}`, {
-        run: run._id,
-      })
-      return moved(step, outcome, { callbackError: error })
-    }
-  }
-
-  /**
-   * Records in the schedule how the run ended, and begins the next run of a backfill. It precedes the change of the run's phase, so a crash
-   * repeats it.
-   */
-  private async goOn(run: Readonly<RunDocument>): Promise<void> {
-    const { schedules, runs, store } = this.workplace
-    await recordLastEnd(schedules(), run)
-    await continueBackfill({ schedules, runs, insertRun: store.insertRun }, run)
-  }
-
-  /** True if the lock is held by a backfill's run: a due run then waits for it. */
-  private async isBackfill({ run }: Overlap): Promise<boolean> {
-    if (run === undefined) return false
-    const found = await this.workplace.runs().findOne({ _id: run }, { projection: { trigger: 1 } })
-    return found?.trigger === 'backfill'
-  }
-
-  /** The reason why a backfill's run can't begin yet: its schedule is paused, or a due run goes first. */
-  private async holdup(run: Readonly<RunDocument>, now: Date): Promise<string | undefined> {
-    if (run.trigger !== 'backfill') return undefined
-    const { schedules, runs } = this.workplace
-    const schedule = await schedules().findOne({ _id: run.schedule }, { projection: { paused: 1, backfill: 1 } })
-    if (!schedule || backfillOf(schedule)?.id !== run.backfill?.id || backfillOf(schedule)?.abortedAt) return undefined
-    if (pauseOf(schedule, now) !== undefined) return 'somebody to resume its schedule'
-    return (await isOtherWaiting(runs(), run, now)) ? 'a run of its schedule that is due: it goes first' : undefined
-  }
-
-  /** The reason why a due run must not run after all. */
-  private async whyNot(run: Readonly<RunDocument>): Promise<{ why: RunEndReason; reason: string } | undefined> {
-    if (run.trigger === 'manual') return undefined
-    if (run.trigger === 'backfill') {
-      if (await openBackfill(this.workplace.schedules(), run)) return undefined
-      return { why: 'aborted', reason: 'its backfill was aborted, or is gone' }
-    }
-    const schedule = await this.workplace
-      .schedules()
-      .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
-    if (!schedule) return { why: 'deleted', reason: 'the schedule was deleted' }
-    if (schedule.isActive === false) return { why: 'deactivated', reason: 'the schedule was deactivated' }
-    if (pauseOf(schedule, serverTime(run)) === undefined) return undefined
-    return { why: 'paused', reason: pausedText(schedule) }
   }
 
   /** Enters the run's lock. Nothing runs while the locks' server is unreachable; that uses up no try. */
@@ -390,9 +292,4 @@ class Runs<Context> {
     if (task) return task
     throw new Error(`expected to know the task '${run.task}'; known: ${this.workplace.tasks.names.join(', ')}`)
   }
-}
-
-/** Both phases may go to each of the outcomes. */
-function moved(step: QueuedStep | RunningStep, outcome: RunOutcome, set: Fields) {
-  return (step as Step<RunOutcome, RunDocument>).moveTo(outcome, { set })
 }

@@ -42,11 +42,11 @@ export async function asOwner<T>(
   }
 }
 
-/** Notifies replicas of due work of a lifecycle; resolves once they have been notified. */
-export async function notified({ db, doorbell }: System, lifecycle: string): Promise<void> {
+/** Notifies replicas of due work of lifecycles, so that they look immediately; resolves once they have been notified. */
+export async function notified({ db, doorbell }: System, lifecycles: readonly string[]): Promise<void> {
   if (doorbell === 'off') return
   const ringer = ringerOf(db)
-  ringer.ring({ lifecycles: [lifecycle] })
+  ringer.ring({ lifecycles: [...lifecycles] })
   await ringer.flush()
 }
 

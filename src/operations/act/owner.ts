@@ -216,7 +216,7 @@ export async function removeDocument(
       isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: force ? 'notFound' : 'held' },
   )
   if (removed === 'told') ringing.push(model.name)
-  for (const lifecycle of ringing) await notified(system, lifecycle)
+  if (ringing.length > 0) await notified(system, ringing)
   if (removed) return { ...doneTo(found), ...(removed === 'told' && { deleted: false as const }) }
   const [now] = await readDocuments(system, model, { _id }, 1)
   throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')

@@ -7,7 +7,8 @@ import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import { listOperations } from '../bulk/operations.js'
 import { countPhases, countWaiting } from '../inspect/count.js'
 import { listReplicas, type ReplicaState } from '../inspect/replicas.js'
-import { type ListedPause, listPauses, pausedText } from '../pauses/pause.js'
+import { type ListedPause, pausedText } from '../pauses/change.js'
+import { listPauses } from '../pauses/pause.js'
 import type { System } from '../system/system.js'
 
 const UNAUTHORIZED = 13
