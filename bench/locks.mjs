@@ -44,7 +44,7 @@ export async function run(server, { quick, rounds: asked, progress }) {
 async function figuresOf(kind, open, floor, { ms, rounds, fights, progress }) {
   const provider = await open()
   const ours = async (name) => {
-    const lock = await provider.lock({ name, lockAtMostFor: 60_000 })
+    const lock = await provider.lock({ name, lockAtMostFor: '1m' })
     if (!lock || !(await lock.unlock())) throw new Error(`expected ${kind} to grant and to free '${name}', it did not`)
   }
   try {

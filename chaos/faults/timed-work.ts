@@ -48,7 +48,9 @@ async function enterAgainAndAgain(lock: string, executor: LockExecutor, record: 
     const section = ({ fence }: { readonly fence: number }) =>
       record.within(lock, fence, isHeld, () => sleep(Math.random() * SECTION_MS))
     // While the database is away nobody has a lock.
-    await executor.executeWithLock(section, { name: lock, lockAtMostFor: LOCK_AT_MOST_MS }).catch(() => undefined)
+    await executor
+      .executeWithLock(section, { name: lock, lockAtMostFor: `${LOCK_AT_MOST_MS}ms` })
+      .catch(() => undefined)
     await sleep(Math.random() * BETWEEN_MS)
   }
 }

@@ -143,7 +143,7 @@ export class ActiveLock {
       // A timer may be a millisecond early; another extension restarts the count.
       if (!failed && this.ageMs < everyMs - 1) continue
       try {
-        await this.extend(this.leaseMs)
+        await this.extend(`${this.leaseMs}ms`)
         failed = false
       } catch (error) {
         failed = true

@@ -1,11 +1,11 @@
 import { durationMs, InvalidDuration } from '../time/index.js'
 
 /**
- * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`), with a unit (`'50s'`, `'500ms'`), or a number of milliseconds. Strings that
- * Java's ShedLock accepts mean the same here, in upper or lower case and with a sign (`'10S'`, `'+PT15M'`). The exceptions are `'50'`,
- * which has no unit, and units below a millisecond.
+ * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`) or with a unit (`'50s'`, `'500ms'`). Strings that Java's ShedLock accepts mean the
+ * same here, in upper or lower case and with a sign (`'10S'`, `'+PT15M'`). The exceptions are units below a millisecond, and `50` and
+ * `'50'`, which have no unit and are refused.
  */
-export type LockDuration = string | number
+export type LockDuration = string
 
 const ISO =
   /^([+-])?P(?:([+-]?\d+(?:\.\d+)?)W)?(?:([+-]?\d+(?:\.\d+)?)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?$/i
@@ -18,20 +18,19 @@ export class InvalidLockDuration extends Error {
     /** The value as it was given. */
     readonly value: unknown,
   ) {
-    const text = typeof value === 'string' ? value.trim() : ''
-    const hint = /^[+-]?\d+$/.test(text) ? `; add the unit ('${text}ms' or '${text}s')` : ''
+    const text = typeof value === 'string' || typeof value === 'number' ? String(value).trim() : ''
+    const hint = /^[+-]?\d+(\.\d+)?$/.test(text) ? `; add the unit ('${text}ms' or '${text}s')` : ''
     const got = typeof value === 'string' ? JSON.stringify(value) : String(value)
-    super(`expected a duration such as 'PT50S', '50s', '500ms' or a number of milliseconds, got ${got}${hint}`)
+    super(`expected a duration such as 'PT50S', '50s' or '500ms', got ${got}${hint}`)
   }
 }
 
 /**
- * A duration in whole milliseconds: `'PT1M30S'` -> 90000, `'50s'` -> 50000, `250` -> 250. It may be negative (`'-PT5S'`);
+ * A duration in whole milliseconds: `'PT1M30S'` -> 90000, `'50s'` -> 50000. It may be negative (`'-PT5S'`);
  * years and months have no fixed length and are refused.
  * @throws InvalidLockDuration
  */
 export function lockDurationMs(value: unknown): number {
-  if (typeof value === 'number' && Number.isFinite(value)) return Math.round(value)
   if (typeof value !== 'string') throw new InvalidLockDuration(value)
   return isoMs(value.trim()) ?? plainMs(value)
 }

@@ -9,7 +9,7 @@ export interface LockConfig {
   readonly name: string
   /** The lock of a dead holder ends after this time. Choose much more than the work takes, or use a watchdog. At most 365 days. */
   readonly lockAtMostFor: LockDuration
-  /** Even a fast holder keeps the lock for this long after locking it, which prevents a second run by a lagging clock. Default 0. */
+  /** Even a fast holder keeps the lock for this long after locking it, which prevents a second run by a lagging clock. Default '0s'. */
   readonly lockAtLeastFor?: LockDuration | undefined
   /**
    * Identifies the work, if that outlives a process: at most 140 characters, where %, | and ~ count as three. A lock held under the same

@@ -14,7 +14,7 @@ export interface ExecutionConfig extends LockConfig {
    * interval (at most half of it). Default false: the task has lockAtMostFor.
    */
   readonly watchdog?: boolean | LockDuration | undefined
-  /** The time to wait for a lock that another caller holds. Default 0: no wait. */
+  /** The time to wait for a lock that another caller holds. Default '0s': no wait. */
   readonly waitFor?: LockDuration | undefined
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined
@@ -185,7 +185,7 @@ interface CheckedExecution extends CheckedLockConfig {
 /** @throws InvalidLockConfig */
 export function checkedExecution(config: ExecutionConfig): CheckedExecution {
   const checked = checkedLockConfig(config, ['watchdog', 'waitFor', 'signal'])
-  const { waitFor = 0, watchdog = false } = config
+  const { waitFor = '0s', watchdog = false } = config
   const { name, lockAtMostForMs } = checked
   const problems: string[] = []
   const waitForMs = msOf('waitFor', waitFor, problems) ?? 0

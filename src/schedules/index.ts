@@ -23,7 +23,7 @@ export { Cron } from './cron/cron.js'
 export { InvalidCron } from './cron/invalid-cron.js'
 export { UnknownTimeZone } from './cron/zone.js'
 export type { SchedulePhase } from './decide.js'
-export type { Json, Retry, ScheduleFields, Span } from './definition/schedule-fields.js'
+export type { Json, Retry, ScheduleFields } from './definition/schedule-fields.js'
 export type {
   Backfill,
   Edit,

@@ -66,7 +66,7 @@ export class RunLocks {
     const names = this.namesOf(run)
     for (const name of again ? await this.ownFirst(names, reentry) : names) {
       const sentAtMs = clock.monotonicMs()
-      const lock = await provider.lock({ name, lockAtMostFor: lockAtMostForMs, reentry })
+      const lock = await provider.lock({ name, lockAtMostFor: `${lockAtMostForMs}ms`, reentry })
       if (lock) return new RunLock(provider, lock, sentAtMs, this.options)
     }
     return { heldBy: await this.holder(names[0]!) }
@@ -112,7 +112,9 @@ export class RunLocks {
     const reentry = reentryOf(run._id)
     const name = await this.ownOf(this.namesOf(run), reentry)
     if (name === undefined) return
-    const lock = await this.options.provider().lock({ name, lockAtMostFor: this.options.lockAtMostForMs, reentry })
+    const lock = await this.options
+      .provider()
+      .lock({ name, lockAtMostFor: `${this.options.lockAtMostForMs}ms`, reentry })
     await lock?.unlock()
   }
 

@@ -4,7 +4,7 @@ import { cancelText, DUE_AND_NOBODYS, MOST_PAUSES, updateMatching } from '../loc
 import { shown, unknownOptions } from '../options/index.js'
 import { StepAborted } from '../phases/index.js'
 import { changedFields, changesBetween, fieldsOf, runOf } from './decide.js'
-import { readSchedule } from './definition/read-schedule.js'
+import { bareNumbers, readSchedule } from './definition/read-schedule.js'
 import { OWNERS_FIELDS, SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
 import { type Pause, present, type RunDocument } from './documents.js'
 import { anew, isPlanned, SUPERSEDED } from './edit-update.js'
@@ -238,8 +238,9 @@ export abstract class ScheduleOwner extends ScheduleBackfills {
       throw new InvalidSchedule(String(id), [`expected { task, cron, ... }, got ${String(given)}`])
     }
     problems.push(...unknownOptions(Object.keys(given), SCHEDULE_FIELDS, { noun: 'field' }))
-    const read = readSchedule(given as unknown as Record<string, unknown>)
-    if ('problems' in read) problems.push(...read.problems)
+    const fields = given as unknown as Record<string, unknown>
+    const read = readSchedule(fields)
+    problems.push(...bareNumbers(fields), ...('problems' in read ? read.problems : []))
     if (problems.length > 0) throw new InvalidSchedule(String(id), problems)
     this.checkTask(id, given)
   }

@@ -60,7 +60,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
   })
 
   test('an expired lock is granted again, and its holder touches nothing', async () => {
-    const config = fresh({ lockAtMostFor: 60, lockAtLeastFor: 60 })
+    const config = fresh({ lockAtMostFor: '60ms', lockAtLeastFor: '60ms' })
     const expired = await takenAfterwards(config)
     const next = await takenAfterwards({ ...config, lockAtMostFor: '1h' })
     expect(next.fence).toBeGreaterThan(expired.fence)
@@ -74,7 +74,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
   })
 
   test('an expired lock that nobody took can be neither unlocked nor extended', async () => {
-    const config = fresh({ lockAtMostFor: 60 })
+    const config = fresh({ lockAtMostFor: '60ms' })
     const expired = await takenAfterwards(config)
     await eventually(async () => (await under.provider().find(config.name))?.held !== true)
     expect(await expired.extend('2h')).toBeUndefined()
@@ -97,7 +97,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
   })
 
   test('lockAtLeastFor is honoured to its end', async () => {
-    const config = fresh({ lockAtLeastFor: 200 })
+    const config = fresh({ lockAtLeastFor: '200ms' })
     const held = (await under.provider('quick').lock(config))!
     expect(await held.unlock()).toBe(true)
     const next = await takenAfterwards(config)
@@ -119,7 +119,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
   })
 
   test('extend moves the end, and lockAtLeastFor stays counted from when it was locked', async () => {
-    const config = fresh({ lockAtMostFor: '5m', lockAtLeastFor: 100 })
+    const config = fresh({ lockAtMostFor: '5m', lockAtLeastFor: '100ms' })
     const held = (await under.provider('long').lock(config))!
     const longer = (await held.extend('PT1H'))!
     expect(longer).toMatchObject({ lockedBy: held.lockedBy, fence: held.fence, lockedAt: held.lockedAt })
@@ -134,7 +134,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
 
   test('an extension to less than lockAtLeastFor keeps it until that is over, unlocked or not', async () => {
     const held = (await under.provider().lock(fresh({ lockAtLeastFor: '1h' })))!
-    const shorter = (await held.extend(50))!
+    const shorter = (await held.extend('50ms'))!
     expect(shorter.lockUntil.getTime()).toBeGreaterThanOrEqual(held.lockedAt.getTime() + 3_600_000 - 2)
     expect(aboutSame(shorter.lockUntil, held.lockUntil)).toBe(true)
     await sleep(60)
@@ -149,7 +149,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
 
   test('an extension may give another lockAtLeastFor', async () => {
     const held = (await under.provider().lock(fresh({ lockAtLeastFor: '1h' })))!
-    await (await held.extend(200, 0))!.unlock()
+    await (await held.extend('200ms', '0s'))!.unlock()
     await takenAfterwards({ name: held.name, lockAtMostFor: '1h' })
   })
 

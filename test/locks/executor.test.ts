@@ -100,7 +100,7 @@ describe('executeWithLock', () => {
     await held.unlock()
     expect(await waiting).toEqual({ executed: true, result: 'had it' })
     await theirs.lock(config)
-    expect(await executor.executeWithLock(() => 1, { ...config, waitFor: 30 })).toMatchObject({ executed: false })
+    expect(await executor.executeWithLock(() => 1, { ...config, waitFor: '30ms' })).toMatchObject({ executed: false })
     const ending = new AbortController()
     const given = executor.executeWithLock(() => 1, { ...config, waitFor: '20s', signal: ending.signal })
     ending.abort()
@@ -134,7 +134,7 @@ describe('executeWithLock', () => {
   test('a task that outlives its lock is told by its signal', async () => {
     const lost: string[] = []
     const { executor } = twoProcesses({ lost: ({ name }) => lost.push(name) })
-    const result = await executor.executeWithLock(aborted, { ...config, lockAtMostFor: 400 })
+    const result = await executor.executeWithLock(aborted, { ...config, lockAtMostFor: '400ms' })
     expect(result).toEqual({ executed: true, result: expect.any(LockLost) })
     expect(lost).toEqual(['report'])
   })
@@ -149,7 +149,7 @@ describe('executeWithLock', () => {
       })
       return signal.aborted
     }
-    expect(await executor.executeWithLock(task, { ...config, lockAtMostFor: '8s', watchdog: 100 })).toEqual({
+    expect(await executor.executeWithLock(task, { ...config, lockAtMostFor: '8s', watchdog: '100ms' })).toEqual({
       executed: true,
       result: false,
     })
@@ -158,7 +158,7 @@ describe('executeWithLock', () => {
 
   test('an operator frees it: the watchdog notices and the signal aborts, long before lockAtMostFor', async () => {
     const { executor, theirs } = twoProcesses()
-    const running = executor.executeWithLock(aborted, { ...config, watchdog: 30 })
+    const running = executor.executeWithLock(aborted, { ...config, watchdog: '30ms' })
     await eventually(async () => (await theirs.release('report')) !== undefined)
     expect(await running).toEqual({ executed: true, result: expect.any(LockLost) })
   })
@@ -251,7 +251,7 @@ describe('executeWithLock', () => {
       return Object.assign(Object.create(held), { extend })
     }
     const task = async (held: HeldLockContext) => {
-      await expect(LockExtender.extendActiveLock(300)).rejects.toThrow('the connection was lost')
+      await expect(LockExtender.extendActiveLock('300ms')).rejects.toThrow('the connection was lost')
       await aborted(held)
       return await eventually(async () => (await theirs.lock(config)) !== undefined)
     }
@@ -265,16 +265,26 @@ describe('executeWithLock', () => {
     ],
     [{ lockAtMostFor: '1s' }, /name: expected a string, got undefined/],
     [{ name: 'x' }, /lock 'x' can't be used: lockAtMostFor: expected a duration such as 'PT50S'.* got undefined/],
-    [{ name: 'x', lockAtMostFor: 0 }, /lockAtMostFor: expected more than 0 and at most 365 days, got 0 ms/],
+    [{ name: 'x', lockAtMostFor: '0s' }, /lockAtMostFor: expected more than 0 and at most 365 days, got 0 ms/],
     [{ name: 'x', lockAtMostFor: '-PT5S' }, /lockAtMostFor: expected more than 0 .* got -5000 ms/],
     [{ name: 'x', lockAtMostFor: '50' }, /got "50"; add the unit \('50ms' or '50s'\)/],
+    [
+      { name: 'x', lockAtMostFor: 50 },
+      /lockAtMostFor: expected a duration .* got 50; add the unit \('50ms' or '50s'\)/,
+    ],
+    [
+      { name: 'x', lockAtMostFor: '1s', lockAtLeastFor: 0 },
+      /lockAtLeastFor: expected a duration .* got 0; add the unit/,
+    ],
+    [{ name: 'x', lockAtMostFor: '1s', waitFor: 1 }, /waitFor: expected a duration .* got 1; add the unit/],
+    [{ name: 'x', lockAtMostFor: '1s', watchdog: 300 }, /watchdog: expected a duration .* got 300; add the unit/],
     [
       { name: 'x', lockAtMostFor: '1s', lockAtLeastFor: '2s' },
       /lockAtLeastFor \(2000 ms\): expected at most lockAtMostFor/,
     ],
-    [{ name: 'x', lockAtMostFor: '1s', lockAtLeastFor: -1 }, /lockAtLeastFor: expected 0 or more, got -1 ms/],
+    [{ name: 'x', lockAtMostFor: '1s', lockAtLeastFor: '-1ms' }, /lockAtLeastFor: expected 0 or more, got -1 ms/],
     [{ name: 'x', lockAtMostFor: '1s', watchdog: '1s' }, /watchdog: expected true, or more than 0 and at most half/],
-    [{ name: 'x', lockAtMostFor: '1s', waitFor: -1 }, /waitFor: expected 0 or more/],
+    [{ name: 'x', lockAtMostFor: '1s', waitFor: '-1ms' }, /waitFor: expected 0 or more/],
     [{ name: 'x', lockAtMostFor: '1s', atLeast: 1 }, /unknown option 'atLeast'.*; known: name, lockAtMostFor/],
     [undefined, /expected \{ name, lockAtMostFor, lockAtLeastFor\? \}, got undefined/],
   ])('%j is refused with a clear error', async (given, message) => {

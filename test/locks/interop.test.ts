@@ -60,7 +60,7 @@ describe.each(kinds)('Java and Node share locks in %s', (kind) => {
     eventually(
       async () => (await java.answer<Moments | null>('lock', asked(name, 3_600_000))) ?? false,
     ) as Promise<Moments>
-  const weTake = async (name: string, lockAtMostFor: number | string = '1h', lockAtLeastFor = 0) =>
+  const weTake = async (name: string, lockAtMostFor = '1h', lockAtLeastFor = '0s') =>
     await eventually(
       async () => (await ours.lock({ name, lockAtMostFor, lockAtLeastFor })) ?? Promise.reject(new Error('still held')),
     )
@@ -85,7 +85,7 @@ describe.each(kinds)('Java and Node share locks in %s', (kind) => {
   })
 
   testWithJava("each honours the other's lockAtLeastFor", async () => {
-    const ourTurn = await weTake('at least', '1h', 300)
+    const ourTurn = await weTake('at least', '1h', '300ms')
     await ourTurn.unlock()
     const javas = await javaTakes('at least')
     expect(javas.entered).toBeGreaterThanOrEqual(ourTurn.lockedAt.getTime() + 300 - ROUNDING_MS)
@@ -97,7 +97,7 @@ describe.each(kinds)('Java and Node share locks in %s', (kind) => {
   })
 
   testWithJava('a lock that its holder never unlocks ends for the other after lockAtMostFor, not before', async () => {
-    const dead = await weTake('expiry', 300)
+    const dead = await weTake('expiry', '300ms')
     const javas = await javaTakes('expiry')
     expect(javas.entered).toBeGreaterThanOrEqual(dead.lockUntil.getTime() - ROUNDING_MS)
     expect(await dead.unlock()).toBe(false)
@@ -117,7 +117,7 @@ describe.each(kinds)('Java and Node share locks in %s', (kind) => {
         started.push(node)
         const log = join(folder, 'log')
         java.ask('fight', { log, names: NAMES, times: TIMES, lockAtMostFor: 600_000, lockAtLeastFor: 4 })
-        node.ask('fight', { log, names: NAMES, times: TIMES, config: { lockAtMostFor: '10m', lockAtLeastFor: 4 } })
+        node.ask('fight', { log, names: NAMES, times: TIMES, config: { lockAtMostFor: '10m', lockAtLeastFor: '4ms' } })
         await Promise.all([java.answered('fight', 150_000), node.answered('fight', 150_000)])
         const lines = (await readFile(log, 'utf8')).trim().split('\n')
         const entries = lines.map((line) => JSON.parse(line) as Entry)

@@ -39,7 +39,7 @@ describe.each(['mongodb', 'postgres', 'redis'] as Kind[])('processes with locks 
     )
 
   test('the lock of a process that was killed ends by itself', async () => {
-    const config = { name: 'killed', lockAtMostFor: 500 }
+    const config = { name: 'killed', lockAtMostFor: '500ms' }
     const victim = await process('victim')
     const held = await eventually(async () => (await victim.answer<Granted | null>('lock', { config })) ?? false)
     await victim.kill()
@@ -50,9 +50,9 @@ describe.each(['mongodb', 'postgres', 'redis'] as Kind[])('processes with locks 
 
   test('a process that was paused past its lease touches nothing, and its running task is told', async () => {
     const paused = await process('paused')
-    const config = { name: 'paused', lockAtMostFor: 500 }
+    const config = { name: 'paused', lockAtMostFor: '500ms' }
     await eventually(async () => (await paused.answer<Granted | null>('lock', { config })) ?? false)
-    paused.ask('run', { config: { name: 'running', lockAtMostFor: 2_500 } })
+    paused.ask('run', { config: { name: 'running', lockAtMostFor: '2500ms' } })
     await paused.said((line) => line['running'] !== undefined)
     paused.signal('SIGSTOP')
     const [taken, running] = await Promise.all([takenHere('paused'), takenHere('running')])

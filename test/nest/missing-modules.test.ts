@@ -15,7 +15,7 @@ function classes() {
   const booted: string[] = []
   @Injectable()
   class Sync {
-    @Scheduled({ id: 'repo_sync', interval: 60 })
+    @Scheduled({ id: 'repo_sync', interval: '60s' })
     sync() {}
 
     @ScheduledTask('tidy-up')

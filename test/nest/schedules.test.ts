@@ -65,7 +65,7 @@ describe('schedules in a Nest app', () => {
       return found?.nextRunAt ? found : false
     }, PATIENTLY)
     expect(stored).toMatchObject({ task: 'Sync.sync', edits: [{ action: 'created', by: 'code' }] })
-    await schedules.upsert('tidy', { task: 'tidy-up', interval: 3_600, args: ['tmp'] })
+    await schedules.upsert('tidy', { task: 'tidy-up', interval: '3600s', args: ['tmp'] })
     await eventually(async () => (await schedules.get('tidy'))?.nextRunAt != null, PATIENTLY)
     await dueSince(database.db, 'repo_sync', 1_000)
     await dueSince(database.db, 'tidy', 1_000)
@@ -111,7 +111,7 @@ describe('schedules in a Nest app', () => {
   test('two methods with one schedule are refused at the start', async () => {
     @Injectable()
     class Twice {
-      @Scheduled({ id: 'repo_sync', interval: 60 })
+      @Scheduled({ id: 'repo_sync', interval: '60s' })
       other() {}
     }
     await expect(boot(Sync, Twice)).rejects.toThrow("two methods declare the schedule 'repo_sync'")

@@ -32,7 +32,7 @@ class Office {
   readonly ran: string[] = []
   constructor(@InjectLifecycle(parcel) readonly parcels: BoundLifecycleOf<typeof parcel>) {}
 
-  @Scheduled({ id: 'sweep', interval: 3_600 })
+  @Scheduled({ id: 'sweep', interval: '3600s' })
   async sweep() {
     this.ran.push('sweep')
   }
@@ -123,7 +123,7 @@ describe('one AppModule', () => {
           expect(await db.collection<{ _id: string }>(collection).findOne({ _id: name })).toMatchObject({ phase }),
         PATIENTLY,
       )
-    await schedules.upsert('packing', { task: 'packs', interval: 3_600 })
+    await schedules.upsert('packing', { task: 'packs', interval: '3600s' })
     const run = await schedules.run('packing')
     await eventually(async () => expect(await schedules.findRun(run)).toMatchObject({ phase: 'Completed' }), PATIENTLY)
     expect(await db.collection<{ _id: string }>('Parcel').findOne({ _id: run })).toMatchObject({ phase: 'Sent' })

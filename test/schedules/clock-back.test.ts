@@ -35,7 +35,7 @@ describe("what was planned before the server's clock stepped back", () => {
   }
 
   test.each<[string, object]>([
-    ['an interval', { interval: 5 }],
+    ['an interval', { interval: '5s' }],
     ['a cron expression', { cron: '*/5 * * * * *' }],
   ])('%s of 5 s goes on at its pace, also through times at which it has run', async (_what, timing) => {
     const ran: string[] = []

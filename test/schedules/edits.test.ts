@@ -7,7 +7,7 @@ type Fields = Partial<ScheduleFields>
 
 /** Each says the same twice. */
 const SAME: readonly [Fields, Fields][] = [
-  [{ interval: '1h' }, { interval: 3_600 }],
+  [{ interval: '1h' }, { interval: '3600s' }],
   [{ interval: '1h' }, { interval: '60m', timezone: 'Asia/Seoul' }],
   [{ cron: '0 0 1 1 *' }, { cron: '0 0 1 1 *', timezone: 'UTC' }],
   [{ cron: '0 0 1 1 *' }, { cron: ' 0  0 1 1 * ' }],
@@ -106,7 +106,7 @@ describe('an edit of a schedule that is due', () => {
   })
 
   test.each<[Fields, string]>([
-    [{ interval: 10, jitter: 11 }, 'jitter: expected at most the 10000 ms between two due times, got 11'],
+    [{ interval: '10s', jitter: '11s' }, 'jitter: expected at most the 10000 ms between two due times, got "11s"'],
     [{ cron: '* * * * *', jitter: '10m' }, 'jitter: expected at most the 60000 ms between two due times, got "10m"'],
     [{ cron: '0 8-9 * * *', jitter: '2h' }, 'jitter: expected at most the 3600000 ms between two due times'],
   ])('jitter beyond the next due time is refused: %j', async (fields, message) => {
@@ -114,7 +114,7 @@ describe('an edit of a schedule that is due', () => {
     const upsert = all.schedules.upsert('s', { task: 'work', ...fields } as ScheduleFields)
     await expect(upsert).rejects.toThrow(InvalidSchedule)
     await expect(upsert).rejects.toThrow(message)
-    const fitting = { interval: 10, jitter: 10 }
+    const fitting = { interval: '10s', jitter: '10s' } as const
     expect(await all.schedules.upsert('s', { task: 'work', ...fitting })).toBe('created')
     expect(await all.schedules.upsert('once', { task: 'work', at: '2120-01-01T00:00:00Z', jitter: '5h' })).toBe(
       'created',

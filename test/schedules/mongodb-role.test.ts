@@ -47,11 +47,11 @@ async function commandsOfALife(indexes: 'create' | 'check'): Promise<Record<Kind
   await as('replica', () => replica.prepare())
   await as('owner', async () => {
     for (const id of ['s', 'coalesced', 'gone'])
-      await schedules.upsert(id, { task: 'work', cron: '* * * * *', retry: { attempts: 2, backOff: 300 } })
+      await schedules.upsert(id, { task: 'work', cron: '* * * * *', retry: { attempts: 2, backOff: '300s' } })
     await schedules.upsert('s', {
       task: 'work',
       cron: '*/5 * * * *',
-      retry: { attempts: 2, backOff: 300 },
+      retry: { attempts: 2, backOff: '300s' },
       maxInstances: 2,
     })
   })
@@ -83,7 +83,7 @@ async function commandsOfALife(indexes: 'create' | 'check'): Promise<Record<Kind
     { phase: 'Queued' } as never,
     { $set: { phase: 'Running', progress: { claims: 2 } } } as never,
   )
-  await as('owner', () => schedules.upsert('other', { task: 'work', interval: 3_600 }))
+  await as('owner', () => schedules.upsert('other', { task: 'work', interval: '3600s' }))
   await raw('schedules').updateOne({ _id: 'other' }, { $set: { task: 'unknown' } } as never)
   const waiting = Array.from({ length: 100 }, (_, i) => ({
     phase: 'Queued',

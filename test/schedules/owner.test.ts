@@ -17,9 +17,9 @@ async function look({ replica }: Scheduler, db: Db): Promise<void> {
 const BAD: readonly (readonly [unknown, string])[] = [
   [{ task: 'work', cron: '0 25 * * *' }, 'cron: "0 25 * * *": hour: expected 0-23'],
   [{ task: 'work', cron: '0 5 * * *', timezone: 'Mars/Olympus' }, 'timezone: expected the name of an IANA time zone'],
-  [{ task: 'work', interval: 5, timezone: 'Mars/Olympus' }, 'timezone: expected the name of an IANA time zone'],
+  [{ task: 'work', interval: '5s', timezone: 'Mars/Olympus' }, 'timezone: expected the name of an IANA time zone'],
   [
-    { task: 'work', interval: 5, startAt: '2026-02-01T00:00:00Z', endAt: '2026-01-01T00:00:00Z' },
+    { task: 'work', interval: '5s', startAt: '2026-02-01T00:00:00Z', endAt: '2026-01-01T00:00:00Z' },
     'endAt: expected a time after startAt (2026-02-01T00:00:00.000Z), got 2026-01-01T00:00:00.000Z',
   ],
   [{ task: 'wrok', cron: '@daily' }, "task: expected one of those that are registered (work), got 'wrok'"],
@@ -27,12 +27,22 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [{ task: 'work', cron: '@daily', args: { when: new Date(0) } }, 'args.when: expected JSON'],
   [{ task: 'work', cron: '@daily', args: { list: [1, { call: () => 1 }] } }, 'args.list.1.call: expected JSON'],
   [{ task: 'work', cron: '@daily', args: { n: Number.NaN } }, 'args.n: expected JSON'],
-  [{ task: 'work', cron: '@daily', args: undefined, jitter: -1 }, 'jitter: expected seconds (300) or a duration'],
-  [{ task: 'work', interval: 0 }, "interval: expected seconds (300) or a duration ('5m'), more than 0"],
+  [
+    { task: 'work', cron: '@daily', args: undefined, jitter: '-1s' },
+    "jitter: expected a duration such as '5m', 0 or more",
+  ],
+  [{ task: 'work', interval: '0s' }, "interval: expected a duration such as '5m', more than 0"],
   [{ task: 'work', interval: -5 }, 'more than 0 and at most 10 years, got -5'],
+  [
+    { task: 'work', interval: 300 },
+    "interval: expected a duration with its unit, such as '5m', got 300; 300 seconds are '300s'",
+  ],
+  [{ task: 'work', cron: '@daily', jitter: 0 }, "jitter: expected a duration with its unit, such as '5m', got 0"],
+  [{ task: 'work', cron: '@daily', retry: { backOff: 10 } }, 'retry.backOff: expected a duration with its unit'],
+  [{ task: 'work', cron: '@daily', retry: { longest: 10 } }, 'retry.longest: expected a duration with its unit'],
   [{ task: 'work', interval: '5 minutes' }, 'got "5 minutes"'],
-  [{ task: 'work', cron: '@daily', misfireGraceTime: -1 }, 'misfireGraceTime: expected seconds'],
-  [{ task: 'work', cron: '@daily', timeout: 0 }, 'timeout: expected seconds (300)'],
+  [{ task: 'work', cron: '@daily', misfireGraceTime: '-1s' }, 'misfireGraceTime: expected a duration'],
+  [{ task: 'work', cron: '@daily', timeout: '0s' }, 'timeout: expected a duration'],
   [{ task: 'work', cron: '@daily', maxInstances: 0 }, 'maxInstances: expected a whole number from 1 to 100, got 0'],
   [{ task: 'work', cron: '@daily', retry: { attempts: 0 } }, 'retry.attempts: expected a whole number from 1 to 100'],
   [{ task: 'work', cron: '@daily', retry: { tries: 3 } }, "retry: unknown field 'tries'"],
@@ -42,12 +52,12 @@ const BAD: readonly (readonly [unknown, string])[] = [
   ],
   [{ task: 'work', at: '2026-11-21T06:00:00' }, 'at: expected a date'],
   [{ task: 'work' }, 'expected one of cron, interval and at, got none'],
-  [{ task: 'work', cron: '@daily', interval: 5 }, 'expected one of cron, interval and at, got cron and interval'],
+  [{ task: 'work', cron: '@daily', interval: '5s' }, 'expected one of cron, interval and at, got cron and interval'],
   [
     { task: 'work', cron: '@daily', misfire_grace_time: 5 },
     "unknown field 'misfire_grace_time' (did you mean 'misfireGraceTime'?); known: task, args",
   ],
-  [{ task: 'work', interval: 60, timeout: '48h' }, 'timeout: expected at most 23 h for one try, got "48h"'],
+  [{ task: 'work', interval: '60s', timeout: '48h' }, 'timeout: expected at most 23 h for one try, got "48h"'],
   [{ task: 'work', cron: '0 25 * * *', timezone: 'Mars' }, 'cron: "0 25 * * *": hour: expected 0-23'],
   [null, 'expected { task, cron, ... }, got null'],
 ]
@@ -223,7 +233,7 @@ describe('what an owner does', () => {
   test('upsert replaces what exists, keeps its pause and its runs, and the same again changes nothing', async () => {
     const one = scheduler(database.db, { tasks: { work: async () => 1 } })
     const { schedules, replica } = one
-    const first = { task: 'work', cron: '0 0 1 1 *', jitter: 5, args: { a: 1 } }
+    const first = { task: 'work', cron: '0 0 1 1 *', jitter: '5s', args: { a: 1 } } as const
     expect(await schedules.upsert('s', first)).toBe('created')
     await replica.runOnce()
     const planned = await schedules.get('s')
@@ -236,7 +246,7 @@ describe('what an owner does', () => {
     const paused = (await schedules.get('s'))!
     expect(paused).toMatchObject({ phase: 'Paused', interval: '5m', paused: { by: 'anna', reason: 'moving' } })
     for (const gone of ['cron', 'jitter', 'args']) expect(paused).not.toHaveProperty(gone)
-    expect(paused.edits!.at(-1)).toMatchObject({ action: 'upsert', by: 'deploy', changes: { jitter: { from: 5 } } })
+    expect(paused.edits!.at(-1)).toMatchObject({ action: 'upsert', by: 'deploy', changes: { jitter: { from: '5s' } } })
     await schedules.resume('s', { by: 'anna' })
     await replica.runOnce()
     expect(await schedules.get('s')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
@@ -251,7 +261,7 @@ describe('what an owner does', () => {
   test('a pause ends by itself; all are paused and resumed at once', async () => {
     const one = scheduler(database.db, { tasks: { work: async () => 1 } })
     const { schedules, replica } = one
-    for (const id of ['a', 'b']) await schedules.upsert(id, { task: 'work', interval: 3_600 })
+    for (const id of ['a', 'b']) await schedules.upsert(id, { task: 'work', interval: '3600s' })
     await replica.runOnce()
     const { nextRunAt } = (await schedules.get('a'))!
     await schedules.pause('a', { until: new Date(nextRunAt!.getTime() + HOUR_MS / 2) })

@@ -21,7 +21,7 @@ describe('edits that meet', () => {
   const raw = (): Collection<any> => database.db.collection('schedules')
 
   test('replicas that start together and declare one schedule: one makes it, and nobody fails', async () => {
-    const fields = { task: 'work', cron: '0 0 1 1 *', args: { n: 1 }, jitter: 0.5 }
+    const fields = { task: 'work', cron: '0 0 1 1 *', args: { n: 1 }, jitter: '500ms' } as const
     const done = await Promise.all(
       Array.from({ length: 12 }, () => new Schedules({ db: database.db }).upsert('s', fields, { by: 'code' })),
     )
@@ -36,7 +36,7 @@ describe('edits that meet', () => {
     for (let i = 1; i <= 10; i += 1) {
       await Promise.all([
         schedules.upsert('s', { task: 'work', cron: `${i} 0 1 1 *`, timezone: 'Asia/Seoul' }),
-        schedules.upsert('s', { task: 'work', interval: i * 60 }),
+        schedules.upsert('s', { task: 'work', interval: `${i * 60}s` }),
       ])
       const stored = await raw().findOne({ _id: 's' })
       expect(['cron', 'interval', 'at'].filter((name) => name in stored)).toHaveLength(1)
@@ -131,7 +131,7 @@ describe('runs that meet', () => {
     const one = scheduler(database.db, { tasks: { work: async () => 1 } })
     const locks = mongoLockProvider(database.db, { name: 'gone' })
     for (const over of ['Missed', 'Skipped']) {
-      await dueSchedule(one, database.db, { misfireGraceTime: 60, maxInstances: 2 }, over)
+      await dueSchedule(one, database.db, { misfireGraceTime: '60s', maxInstances: 2 }, over)
       const due = await dueSince(database.db, over, over === 'Missed' ? 120_000 : 1_000)
       const run = `${over}@${due.toISOString()}`
       // As after a crash, or an answer that was never heard.

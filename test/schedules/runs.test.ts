@@ -30,7 +30,7 @@ describe('runs', () => {
     const told: string[] = []
     const work = { run: async () => void told.push('ran'), onMissed: (run: { _id: string }) => void told.push(run._id) }
     const one = scheduler(database.db, { tasks: { work } })
-    await dueSchedule(one, database.db, { misfireGraceTime: 30 })
+    await dueSchedule(one, database.db, { misfireGraceTime: '30s' })
     const due = await dueSince(database.db, 's', 60_000)
     await one.replica.runOnce()
     expect(told).toEqual([`s@${due.toISOString()}`])
@@ -50,7 +50,7 @@ describe('runs', () => {
       onFailure: async (run: object) => void outcomes.push(await database.db.collection('runs').findOne({}), run),
     }
     const one = scheduler(database.db, { tasks: { work } })
-    await dueSchedule(one, database.db, { retry: { attempts: 3, backOff: 20, longest: '30s' } })
+    await dueSchedule(one, database.db, { retry: { attempts: 3, backOff: '20s', longest: '30s' } })
     await one.replica.runOnce()
     const [waiting] = await one.schedules.runs('s')
     expect(waiting).toMatchObject({ phase: 'Queued', attempt: 2, error: { name: 'RangeError', message: 'no 1' } })
@@ -78,7 +78,7 @@ describe('runs', () => {
       onFailure: () => void told.push('failed'),
     }
     const one = scheduler(database.db, { tasks: { work } })
-    await dueSchedule(one, database.db, { retry: { attempts: 2, backOff: 10 } })
+    await dueSchedule(one, database.db, { retry: { attempts: 2, backOff: '10s' } })
     await one.replica.runOnce()
     await passForRuns(database.db, 11_000)
     await one.replica.runOnce()

@@ -182,7 +182,7 @@ describe('a schedule that starts documents', () => {
 
   test('that takes longer than its timeout stops its document, and has failed', async () => {
     const all = await started({
-      fields: { timeout: 60 },
+      fields: { timeout: '60s' },
       counting: async (_doc, step) => step.wait('rain', { for: '1h' }) as never,
     })
     await all.replica.runOnce()

@@ -43,7 +43,7 @@ describe('three processes over 60 one-second schedules, one of them killed', () 
     const endAt = new Date(server!['now'].getTime() + FOR_MS)
     for (let i = 0; i < SCHEDULES; i += 1) {
       // Half of them make up for each due time that was missed, half for the latest.
-      const more = { coalesce: i % 2 === 0, misfireGraceTime: 60, endAt }
+      const more = { coalesce: i % 2 === 0, misfireGraceTime: '60s', endAt } as const
       await schedules.upsert(`every-second-${i}`, { task: 'work', cron: '* * * * * *', ...more })
     }
     await sleep(FOR_MS / 3)

@@ -205,7 +205,7 @@ describeWithMongos(`an unsharded database behind two routers whose clocks differ
           task: 'work',
           cron: '* * * * * *',
           coalesce: false,
-          misfireGraceTime: 120,
+          misfireGraceTime: '120s',
           endAt,
         })
       }

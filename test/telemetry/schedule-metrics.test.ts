@@ -33,7 +33,7 @@ describe('the metrics of schedules', () => {
     // Before anything has run, so that the first failure is an increase.
     expect(await count('Failed', 'error')).toBe(0)
 
-    await dueSchedule(one, db, { retry: { attempts: 2, backOff: 20 } })
+    await dueSchedule(one, db, { retry: { attempts: 2, backOff: '20s' } })
     await dueSince(db, 's', 40_000)
     await one.replica.runOnce()
     expect(await count('Failed', 'error')).toBe(0)
@@ -89,7 +89,7 @@ describe('the metrics of schedules', () => {
     const metrics = replicaMetrics({ db, lifecycles: one.schedules.lifecycles, processMetrics: false })
     const count = (outcome: string, why: string) => sample(metrics, ended('work', outcome, why))
     const startAt = new Date(Date.now() - 10.5 * 3_600_000)
-    await dueSchedule(one, db, { interval: 3_600, startAt, misfireGraceTime: null })
+    await dueSchedule(one, db, { interval: '3600s', startAt, misfireGraceTime: null })
     await dueSince(db, 's', 2 * 3_600_000)
     const worked = one.replica.runOnce()
     const running = 'phaselock_schedule_runs_running{lifecycle="schedules"}'

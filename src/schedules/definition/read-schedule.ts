@@ -191,8 +191,20 @@ function kindOf(value: unknown): string {
   return shown(value)
 }
 
+const DURATIONS = ['interval', 'misfireGraceTime', 'jitter', 'timeout', 'retry.backOff', 'retry.longest']
+
+/** A problem for each duration without a unit: only stored ones count as seconds. */
+export function bareNumbers(given: Given): string[] {
+  const retry = Object(given['retry']) as Given
+  return DURATIONS.flatMap((name) => {
+    const value = name.startsWith('retry.') ? retry[name.slice('retry.'.length)] : given[name]
+    if (typeof value !== 'number') return []
+    return [`${name}: expected a duration with its unit, such as '5m', got ${value}; ${value} seconds are '${value}s'`]
+  })
+}
+
 /**
- * A duration in milliseconds; 0 or more.
+ * A duration in milliseconds; 0 or more. A number is one of seconds.
  * @throws Error that says what was expected and what was given, without the field's name
  */
 const spanMs = (value: unknown): number => msWithin(value, 0, '0 or more')
@@ -203,7 +215,7 @@ const positiveSpanMs = (value: unknown): number => msWithin(value, 1, 'more than
 function msWithin(value: unknown, leastMs: number, bound: string): number {
   const ms = typeof value === 'number' ? value * 1_000 : msOf(value)
   if (ms >= leastMs && ms <= LONGEST_SPAN_MS) return Math.round(ms)
-  throw new Error(`expected seconds (300) or a duration ('5m'), ${bound} and at most 10 years, got ${shown(value)}`)
+  throw new Error(`expected a duration such as '5m', ${bound} and at most 10 years, got ${shown(value)}`)
 }
 
 export function shown(value: unknown): string {

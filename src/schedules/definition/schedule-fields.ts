@@ -1,8 +1,5 @@
 import type { Duration } from '../../time/index.js'
 
-/** A length of time in a schedule: a number of seconds (`300`), or with a unit (`'5m'`). */
-export type Span = number | Duration
-
 /** A value that a document stores and returns unchanged: no dates, no undefined, no class instances. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
@@ -11,14 +8,14 @@ export interface Retry {
   /** The number of tries, including the first one: 1 to 100. Default 1: no retry. */
   readonly attempts?: number
   /** The pause after the first failure, doubled with each further one. Default 10 s. */
-  readonly backOff?: Span
+  readonly backOff?: Duration
   /** The longest pause. Default 10 min. */
-  readonly longest?: Span
+  readonly longest?: Duration
 }
 
 /**
- * The fields of a schedule's document that its owner specifies. Exactly one of `cron`, `interval` and `at` is required. Spans are seconds
- * (`300`) or have a unit (`'5m'`).
+ * The fields of a schedule's document that its owner specifies. Exactly one of `cron`, `interval` and `at` is required. A bare
+ * number as a duration is refused; one that an earlier version, or a client of the database, has stored counts as seconds.
  */
 export interface ScheduleFields {
   /** The name under which the replicas register the task. */
@@ -28,7 +25,7 @@ export interface ScheduleFields {
   /** A cron expression of five or six fields, or a macro. */
   readonly cron?: string
   /** The time between due times, counted from `startAt`, or else from the creation of the schedule. */
-  readonly interval?: Span
+  readonly interval?: Duration
   /** The time of a single run. */
   readonly at?: Date | string
   /** The zone of `cron`. Default UTC. */
@@ -40,9 +37,9 @@ export interface ScheduleFields {
   /** The number of runs of this schedule at the same time, on all replicas together: 1 to 100. Default 1. */
   readonly maxInstances?: number
   /** A run that would start later than this after its due time is recorded as Missed; null: no limit. Default 300 s. */
-  readonly misfireGraceTime?: Span | null
-  /** The longest random delay after the due time; the same on all replicas for each run. Default 0. */
-  readonly jitter?: Span
+  readonly misfireGraceTime?: Duration | null
+  /** The longest random delay after the due time; the same on all replicas for each run. Default '0s'. */
+  readonly jitter?: Duration
   /** The time before which nothing is due. */
   readonly startAt?: Date | string | null
   /** The time after which nothing is due. */
@@ -50,7 +47,7 @@ export interface ScheduleFields {
   /** The retry policy of failed runs. Default, also for null: no retry. */
   readonly retry?: Retry | null
   /** The longest time of one try; then its signal aborts and the try has failed. Default, and at most: 23 h. */
-  readonly timeout?: Span | null
+  readonly timeout?: Duration | null
 }
 
 /** The fields by name, in the order in which they are compared and shown. */
