@@ -15,16 +15,14 @@ export {
   type ConnectOptions,
   connectDatabase,
   type DatabaseConnection,
-  type DatabaseSource,
   doorbellClient,
   renewalClient,
 } from './connect.js'
 export { ServerOutOfSpace } from './index-build.js'
-export type { LocalDatabaseSource } from './local-database.js'
-export { type DatabaseAttempt, NoDatabase } from './no-database.js'
+export { NoDatabase } from './no-database.js'
 export { MissingRights, type Rights } from './rights.js'
 export { NotMongoDB } from './server-semantics.js'
 export { DriverMismatch, ServerTooOld } from './server-version.js'
 export { ShardedCollections } from './sharded.js'
-export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
+export { DatabaseUnreachable } from './unreachable.js'
 export { InvalidMongoUri, redactUri } from './uri.js'

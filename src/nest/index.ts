@@ -33,8 +33,7 @@
  * @packageDocumentation
  */
 export * from './errors.js'
-export type { Hooks, Parked, Transition } from './hooks.js'
-export type { FeatureLifecycle } from './lifecycle-catalog.js'
+export type { Hooks, Parked } from './hooks.js'
 export { loadQuestionsHttp, loadTelemetryHttp } from './load-http.js'
 export {
   LockAssert,
@@ -48,16 +47,9 @@ export {
   type SchedulerLockOptions,
 } from './locks/index.js'
 export { PhaselockModule } from './module.js'
-export { type NestLog, nestLogger } from './nest-logger.js'
-export type {
-  AppClient,
-  AppConnection,
-  AppDb,
-  FeatureOptions,
-  PhaselockModuleAsyncOptions,
-  PhaselockModuleOptions,
-} from './options.js'
-export type { QuestionsHttpAsyncOptions, QuestionsHttpRequest, QuestionsSources } from './questions-http.js'
+export { nestLogger } from './nest-logger.js'
+export type { FeatureOptions, PhaselockModuleAsyncOptions, PhaselockModuleOptions } from './options.js'
+export type { QuestionsHttpRequest } from './questions-http.js'
 export { TICK_JOB } from './runner.js'
 export type { TelemetrySources } from './telemetry-http.js'
 export {

@@ -45,15 +45,8 @@ import type { Selection } from './bulk/selection.js'
 import { workOnPage } from './bulk/work.js'
 import type { System } from './system/system.js'
 
-export type {
-  ActionName,
-  OperationAction,
-  OperationCounts,
-  OperationDocument,
-  OperationPage,
-  OperationTrouble,
-} from './bulk/operation.js'
-export type { ActionOptions, OperationPreview, OperationRequest, OperationState } from './bulk/operations.js'
+export type { OperationAction, OperationDocument } from './bulk/operation.js'
+export type { OperationPreview, OperationRequest, OperationState } from './bulk/operations.js'
 export type { Selection } from './bulk/selection.js'
 export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './system/errors.js'
 

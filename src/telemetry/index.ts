@@ -22,11 +22,6 @@
  * ```
  * @packageDocumentation
  */
-export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
-export {
-  type MeasuredLifecycle,
-  type ReplicaMetrics,
-  type ReplicaMetricsOptions,
-  replicaMetrics,
-} from './metrics/replica-metrics.js'
+export { type LockMetrics, type LockMetricsOptions, lockMetrics } from './metrics/lock-metrics.js'
+export { type ReplicaMetrics, type ReplicaMetricsOptions, replicaMetrics } from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'

@@ -22,5 +22,5 @@
  * @packageDocumentation
  */
 export { backDate } from './back-date.js'
-export { type ExpectedEntry, LifecycleKit, type LifecycleKitOptions, UnexpectedDocument } from './lifecycle-kit.js'
-export { type DoubledEffect, type Fault, type Outside, type RaceOptions, type RaceReport, race } from './race-kit.js'
+export { LifecycleKit, type LifecycleKitOptions, UnexpectedDocument } from './lifecycle-kit.js'
+export { type Fault, type Outside, type RaceOptions, type RaceReport, race } from './race-kit.js'

@@ -7,10 +7,10 @@ import {
   OwnerClient,
   Replica,
   type ReplicaOptions,
-  type Rung,
   type RunnableLifecycle,
   type StepEnded,
 } from '../../src/index.js'
+import type { Rung } from '../../src/phases/reporting/observer.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'

@@ -3,13 +3,13 @@ import type { Document } from 'mongodb'
 import {
   type CallbackCall,
   type CallbackEvent,
-  type CalledBack,
   lifecycleOf,
   Replica,
   type ReplicaOptions,
   type RunnableLifecycle,
   silentLogger,
 } from '../../src/index.js'
+import type { CalledBack } from '../../src/phases/reporting/observer.js'
 import { backDate } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
 

@@ -2,7 +2,6 @@ import { afterEach } from '@jest/globals'
 import type { Document } from 'mongodb'
 import {
   type ChildrenDone,
-  type ChildrenDoneOptions,
   type Handler,
   lifecycleOf,
   Replica,
@@ -10,6 +9,7 @@ import {
   type RunnableLifecycle,
   silentLogger,
 } from '../../src/index.js'
+import type { ChildrenDoneOptions } from '../../src/phases/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
 

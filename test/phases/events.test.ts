@@ -2,7 +2,6 @@ import { afterEach, describe, expect, jest, test } from '@jest/globals'
 import { type Db, MongoServerError } from 'mongodb'
 import {
   Events,
-  type EventsLost,
   InvalidOptions,
   lifecycleOf,
   Replica,
@@ -11,6 +10,7 @@ import {
   silentLogger,
 } from '../../src/index.js'
 import { EVENTS_COLLECTION, EventWriter, forgetEvents, isSampled } from '../../src/phases/events/events.js'
+import type { EventsLost } from '../../src/phases/reporting/observer.js'
 import { useDatabase } from '../support/database.js'
 
 jest.setTimeout(60_000)

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
 import type { Collection } from 'mongodb'
-import { flowOf, lifecycleOf, Replica, silentLogger, type TaskState } from '../../src/index.js'
+import { flowOf, lifecycleOf, Replica, silentLogger } from '../../src/index.js'
 import { runState, TRIGGER_RULES, triggered } from '../../src/phases/flows/tasks.js'
+import type { TaskState } from '../../src/phases/index.js'
 import { backDate, LifecycleKit } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
 

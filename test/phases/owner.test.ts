@@ -1,15 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import {
-  InvalidDocument,
-  Limits,
-  lifecycleOf,
-  NotAttached,
-  OwnerClient,
-  type OwnerOptions,
-  Replica,
-} from '../../src/index.js'
+import { InvalidDocument, Limits, lifecycleOf, NotAttached, OwnerClient, Replica } from '../../src/index.js'
 import { InvalidOptions } from '../../src/options/index.js'
+import type { OwnerOptions } from '../../src/phases/owner/owner-types.js'
 import { testServerUri, useDatabase } from '../support/database.js'
 
 interface Parcel {

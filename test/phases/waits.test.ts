@@ -1,5 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { type DocumentPhases, lifecycleOf, type WaitForOptions } from '../../src/index.js'
+import { lifecycleOf } from '../../src/index.js'
+import type { DocumentPhases, WaitForOptions } from '../../src/phases/index.js'
 import { gate } from '../support/thing.js'
 import { idOf, order, ordersWith, parcel, parcelsWith, useChildren } from './children-fixture.js'
 

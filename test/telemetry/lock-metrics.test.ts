@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { LockExecutor, memoryLocks, mongoLockProvider, observeLocks } from '../../src/locks/index.js'
-import { type LockNames, lockMetrics, replicaMetrics } from '../../src/telemetry/index.js'
+import { lockMetrics, replicaMetrics } from '../../src/telemetry/index.js'
+import type { LockNames } from '../../src/telemetry/metrics/lock-metrics.js'
 import { eventually, useDatabase } from '../support/database.js'
 
 const ended: (() => void)[] = []

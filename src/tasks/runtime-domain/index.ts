@@ -1,5 +1,5 @@
-export { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
-export type { BackendService, DomainState, Placement, Route, RuntimeDomain } from './documents.js'
-export type { DomainBackend, Gateways } from './gateways.js'
+export { runtimeDomainDefinition } from './definition.js'
+export type { Route, RuntimeDomain } from './documents.js'
+export type { Gateways } from './gateways.js'
 export { InvalidHostName } from './host-name.js'
 export * from './lifecycles.js'

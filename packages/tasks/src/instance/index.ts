@@ -1,4 +1,4 @@
 export { type InstanceSettings, instanceDefinition } from './definitions.js'
-export { INSTANCE_COLLECTION, type Instance, type InstancePort, type InstanceState } from './documents.js'
+export { INSTANCE_COLLECTION, type Instance } from './documents.js'
 export { type InstanceLifecycles, type InstanceOptions, instanceLifecycles } from './lifecycles.js'
 export { INSTANCE_LABEL, instanceNameFor } from './manifests.js'
