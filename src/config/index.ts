@@ -2,12 +2,4 @@ export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-packag
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { packageVersion } from './package-version.js'
 export { type Flags, InvalidSettings, readSettings, settingsIn, withoutEffect } from './read-settings.js'
-export {
-  inMs,
-  optionsOfReplica,
-  SETTINGS,
-  type SettingInfo,
-  type SettingKey,
-  type Settings,
-  settingsSchema,
-} from './settings.js'
+export { inMs, optionsOfReplica, SETTINGS, type SettingKey, type Settings } from './settings.js'

@@ -1,6 +1,6 @@
-export { DOORBELL_BYTES, DOORBELL_COLLECTION, DoorbellUnavailable } from './collection.js'
+export { DOORBELL_COLLECTION, DoorbellUnavailable } from './collection.js'
 export { Doorbell, type DoorbellOptions } from './doorbell.js'
 export type { Hearing, Listener } from './listener.js'
-export { type Ring, type RingEntry, ringFor } from './ring.js'
+export { type Ring, ringFor } from './ring.js'
 export { type Ringer, ringerOf } from './ringer.js'
 export type { DoorbellKind } from './sources.js'

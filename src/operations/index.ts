@@ -1,28 +1,12 @@
-export { type Done, nameOf } from './act/as-owner.js'
+export { nameOf } from './act/as-owner.js'
 export * from './act/backfills.js'
-export { listUndelivered, type Retried, retryCallbacks } from './act/callbacks.js'
+export { listUndelivered, retryCallbacks } from './act/callbacks.js'
 export { type Cancelled, cancelStep } from './act/cancel.js'
 export { type LockTimeoutSet, setLockTimeout } from './act/lock-timeout.js'
-export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './act/locks.js'
+export { heldLock, holderOf, type LockState, listLocks, releaseLock } from './act/locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './act/orphans.js'
-export {
-  type Added,
-  addDocument,
-  removeDocument,
-  setState,
-  unparkDocument,
-  type Woken,
-  wakeDocument,
-} from './act/owner.js'
-export {
-  type AnswerGiven,
-  type AnswerRequest,
-  answerQuestion,
-  type ListedQuestion,
-  type ListedQuestions,
-  listQuestions,
-  MOST_QUESTIONS,
-} from './act/questions.js'
+export { type Added, addDocument, removeDocument, setState, unparkDocument, wakeDocument } from './act/owner.js'
+export { answerQuestion, listQuestions, MOST_QUESTIONS } from './act/questions.js'
 export { listRegions, removeRegion, usesText } from './act/regions.js'
 export { forgetLifecycle, listRegistrations, type Registration } from './act/registrations.js'
 export {
@@ -39,12 +23,7 @@ export {
   startRun,
   waitForRun,
 } from './act/schedules.js'
-export {
-  ACTIONS,
-  OPERATION_LIFECYCLE,
-  OPERATIONS_COLLECTION,
-  type OperationDocument,
-} from './bulk/operation.js'
+export { ACTIONS, OPERATION_LIFECYCLE, type OperationDocument } from './bulk/operation.js'
 export {
   abortOperation,
   beginOperation,
@@ -61,7 +40,6 @@ export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'
 export type { CheckResult, Finding } from './check/finding.js'
 export { workOnOperations } from './foreground.js'
-export type { ChildrenOfLifecycle, ChildrenShown, ParentShown } from './inspect/children.js'
 export { type Condition, conditionOf } from './inspect/condition.js'
 export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './inspect/count.js'
 export { explain } from './inspect/explain.js'
@@ -77,14 +55,7 @@ export {
 } from './inspect/find.js'
 export { type ListedLimit, listLimits } from './inspect/limits.js'
 export { type AuditRequest, type EventsRequest, listAudit, listEvents } from './inspect/records.js'
-export {
-  type LeasedDocument,
-  type LifecycleOfReplica,
-  listReplicas,
-  type ReplicaState,
-  type ReplicasRequest,
-} from './inspect/replicas.js'
-export type { UndeliveredCallback } from './inspect/undelivered.js'
+export { type LifecycleOfReplica, listReplicas, type ReplicaState } from './inspect/replicas.js'
 export { type ListedPause, pausedText } from './pauses/change.js'
 export { listPauses, pauseWork, resumeWork } from './pauses/pause.js'
 export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'
@@ -93,7 +64,6 @@ export {
   type LastSweep,
   type LifecycleStatus,
   lastSweep,
-  type OperationsOpen,
   operationsOpen,
   type SystemStatus,
   systemStatus,
