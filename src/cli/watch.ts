@@ -1,5 +1,6 @@
+import type { System } from '../operations/index.js'
 import { sleep } from '../time/index.js'
-import type { CliContext, Options } from './context.js'
+import type { CliContext, lookAtSystem, Options } from './context.js'
 import type { Output } from './output.js'
 
 const EVERY_MS = 1_000
@@ -26,4 +27,24 @@ export async function watching(
   } finally {
     process.off('SIGINT', stop).off('SIGTERM', stop)
   }
+}
+
+/** Looks at a system as {@link watching} does. @param look what opens it */
+export const watchingSystem = (
+  context: CliContext,
+  look: typeof lookAtSystem,
+  options: Options,
+  show: (system: System, output: Output) => Promise<void>,
+): Promise<void> => look(context, options, (system) => watching(context, options, (output) => show(system, output)))
+
+/** Prints what was found: with `--json` as it is, else as a table, or that there is nothing. */
+export function printTable<T>(
+  output: Output,
+  { json }: Options,
+  found: readonly T[],
+  { none, columns, row }: { none: string; columns: readonly string[]; row: (one: T) => readonly string[] },
+): void {
+  if (json) output.json(found)
+  else if (found.length === 0) output.line(none)
+  else output.table(columns, found.map(row))
 }

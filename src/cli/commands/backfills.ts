@@ -14,7 +14,7 @@ import { formatMs } from '../../time/index.js'
 import { byAndReason, byFrom } from '../by.js'
 import type { CliContext, Options } from '../context.js'
 import { valueText } from '../output.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { countFrom, isYes, limitFrom, merged, print, timeFrom, watchOption } from './command.js'
 import { argsFrom } from './runs.js'
 import { lookAtSchedules, onSchedules, timeText, withSchedules } from './schedules.js'
@@ -25,17 +25,14 @@ export function registerBackfills(program: Command, context: CliContext): void {
     .description('list backfills of schedules: how far each is, how fast, how long it still takes')
     .option('--limit <n>', 'at most this many, 1 to 10000', limitFrom, 100)
     .action((options: Options & { limit: number }) =>
-      lookAtSchedules(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const found = await listBackfills(system, { limit: options.limit })
-          if (options.json) return output.json(found)
-          if (found.length === 0) return output.line('no backfills; to begin one: phaselock backfills run')
-          output.table(
-            ['schedule', 'from', 'to', 'is', 'over', 'failed', 'skipped', 'an hour', 'left', 'by'],
-            found.map(row),
-          )
-        }),
-      ),
+      watchingSystem(context, lookAtSchedules, options, async (system, output) => {
+        const found = await listBackfills(system, { limit: options.limit })
+        printTable(output, options, found, {
+          none: 'no backfills; to begin one: phaselock backfills run',
+          columns: ['schedule', 'from', 'to', 'is', 'over', 'failed', 'skipped', 'an hour', 'left', 'by'],
+          row,
+        })
+      }),
     )
   withSchedules(watchOption(command), [
     'backfills',

@@ -3,7 +3,7 @@ import { idText, listUndelivered, nameOf, retryCallbacks } from '../../operation
 import { fromNow } from '../../time/index.js'
 import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { merged, onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
 
 export function registerCallbacks(program: Command, context: CliContext): void {
@@ -14,27 +14,24 @@ export function registerCallbacks(program: Command, context: CliContext): void {
     )
     .argument('[lifecycle]', 'the kind of document (default: all)')
     .action((lifecycle: string | undefined, options: Options) =>
-      lookAtSystem(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { undelivered, now } = await listUndelivered(system, lifecycle)
-          if (options.json) return output.json(undelivered)
-          if (undelivered.length === 0) return output.line('all callbacks have been told')
-          output.table(
-            ['lifecycle', 'id', 'callback', 'from -> to', 'since', 'open', 'tries', 'next', 'error'],
-            undelivered.map((one) => [
-              one.lifecycle,
-              idText(one._id),
-              one.callback,
-              one.from === one.to ? one.from : `${one.from} -> ${one.to}`,
-              fromNow(one.at, now),
-              `${one.open}`,
-              `${one.tries}`,
-              one.dueAt ? fromNow(one.dueAt, now) : 'waits for a person',
-              one.error?.split('\n')[0]?.slice(0, 100) ?? '-',
-            ]),
-          )
-        }),
-      ),
+      watchingSystem(context, lookAtSystem, options, async (system, output) => {
+        const { undelivered, now } = await listUndelivered(system, lifecycle)
+        printTable(output, options, undelivered, {
+          none: 'all callbacks have been told',
+          columns: ['lifecycle', 'id', 'callback', 'from -> to', 'since', 'open', 'tries', 'next', 'error'],
+          row: (one) => [
+            one.lifecycle,
+            idText(one._id),
+            one.callback,
+            one.from === one.to ? one.from : `${one.from} -> ${one.to}`,
+            fromNow(one.at, now),
+            `${one.open}`,
+            `${one.tries}`,
+            one.dueAt ? fromNow(one.dueAt, now) : 'waits for a person',
+            one.error?.split('\n')[0]?.slice(0, 100) ?? '-',
+          ],
+        })
+      }),
     )
   withDatabase(watchOption(command), ['callbacks', 'callbacks order --watch', 'callbacks retry order-4711'])
   registerRetry(command, context)

@@ -3,7 +3,7 @@ import { COUNT_LIMIT, forgetLifecycle, listRegistrations, type Registration } fr
 import { fromNow } from '../../time/index.js'
 import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
 
 export function registerLifecycles(program: Command, context: CliContext): void {
@@ -13,18 +13,14 @@ export function registerLifecycles(program: Command, context: CliContext): void 
       'list the lifecycles that replicas have registered in the database: who runs them, and how many documents they have',
     )
     .action((options: Options) =>
-      lookAtDatabase(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { registrations, now } = await listRegistrations(system)
-          if (options.json) return output.json(registrations)
-          if (registrations.length === 0)
-            return output.line('no lifecycles: a replica registers its own when it starts')
-          output.table(
-            ['lifecycle', 'collection', 'phases', 'documents', 'replicas', 'looked after'],
-            registrations.map((one) => row(one, now)),
-          )
-        }),
-      ),
+      watchingSystem(context, lookAtDatabase, options, async (system, output) => {
+        const { registrations, now } = await listRegistrations(system)
+        printTable(output, options, registrations, {
+          none: 'no lifecycles: a replica registers its own when it starts',
+          columns: ['lifecycle', 'collection', 'phases', 'documents', 'replicas', 'looked after'],
+          row: (one) => row(one, now),
+        })
+      }),
     )
   withDatabase(watchOption(command), ['lifecycles', 'lifecycles --json', 'lifecycles forget api-gateway'])
   const forget = command

@@ -4,7 +4,7 @@ import { numbered, typed } from '../../options/index.js'
 import { type AuditedEnd, Limits, rateText } from '../../phases/index.js'
 import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
-import { watching } from '../watch.js'
+import { watchingSystem } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
 import { pauseOptions, pauseScope, resumeOptions, resumeScope } from './pause.js'
 
@@ -19,20 +19,18 @@ export function registerLimits(program: Command, context: CliContext): void {
     .description('list the limits across all replicas: their slots, who has them, and how fast documents may begin')
     .option('--keys', 'also those of single values of a field (limitBy) that are used, paused or set')
     .action((options: Options & { keys?: true }) =>
-      lookAtDatabase(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const limits = await listLimits(system, { keys: options.keys === true })
-          if (options.json) return output.json(limits)
-          if (limits.length === 0) return output.line('no limits; to set one: phaselock limits set <name> --slots 5')
-          output.table(['limit', 'slots', 'taken', 'rate', 'by'], limits.map(row))
-          const unset = limits.filter(isUnset)
-          if (unset.length > 0) output.line()
-          for (const { name, neededBy, needs } of unset)
-            output.line(
-              `!! ${name} isn't set, so what needs it waits (${neededBy.join(', ')}): phaselock limits set ${typed(name)} --slots ${needs}`,
-            )
-        }),
-      ),
+      watchingSystem(context, lookAtDatabase, options, async (system, output) => {
+        const limits = await listLimits(system, { keys: options.keys === true })
+        if (options.json) return output.json(limits)
+        if (limits.length === 0) return output.line('no limits; to set one: phaselock limits set <name> --slots 5')
+        output.table(['limit', 'slots', 'taken', 'rate', 'by'], limits.map(row))
+        const unset = limits.filter(isUnset)
+        if (unset.length > 0) output.line()
+        for (const { name, neededBy, needs } of unset)
+          output.line(
+            `!! ${name} isn't set, so what needs it waits (${neededBy.join(', ')}): phaselock limits set ${typed(name)} --slots ${needs}`,
+          )
+      }),
     )
   withDatabase(watchOption(command), [
     'limits',

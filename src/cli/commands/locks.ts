@@ -14,6 +14,7 @@ import type { Logger } from '../../phases/index.js'
 import { byAndReason, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, settle } from '../context.js'
 import { LOCK_SETTINGS } from '../setting-options.js'
+import { printTable } from '../watch.js'
 import { answerFrom, merged, print, shortTime, withDatabase } from './command.js'
 
 export function registerLocks(program: Command, context: CliContext): void {
@@ -99,11 +100,10 @@ async function onLocks(
   return await on(context, options, async (system) => use(await openLockProvider(where, system.db), system))
 }
 
-async function list({ output }: CliContext, { json, all }: LockOptions, locks: OperableLockProvider): Promise<void> {
-  const found = await listLocks(locks, all)
-  if (json) return output.json(found)
-  if (found.length === 0) return output.line(`no locks ${all ? '' : 'are held '}in ${locks.kind}`)
-  output.table(['name', 'holder', 'since', 'until', 'fence'], found.map(row))
+async function list({ output }: CliContext, options: LockOptions, locks: OperableLockProvider): Promise<void> {
+  const none = `no locks ${options.all ? '' : 'are held '}in ${locks.kind}`
+  const columns = ['name', 'holder', 'since', 'until', 'fence']
+  printTable(output, options, await listLocks(locks, options.all), { none, columns, row })
 }
 
 /** Asks, and frees the lock only if its holder is still the one that the operator was shown. */

@@ -25,7 +25,7 @@ import { byAndReason, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import { valueText } from '../output.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { countFrom, documentFrom, isYes, merged, watchOption, withDatabase } from './command.js'
 
 export function registerOperations(program: Command, context: CliContext): void {
@@ -33,30 +33,14 @@ export function registerOperations(program: Command, context: CliContext): void 
     .command('operations')
     .description('list operations on many documents: how far each is, how fast, how long it still takes')
     .action((options: Options) =>
-      lookAtDatabase(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { operations, now } = await listOperations(system)
-          if (options.json) return output.json(operations)
-          if (operations.length === 0) return output.line('no operations; to begin one: phaselock operations run')
-          const head = [
-            'operation',
-            'lifecycle',
-            'is',
-            'seen',
-            'done',
-            'skipped',
-            'failed',
-            'rate',
-            'left',
-            'begun',
-            'by',
-          ]
-          output.table(
-            head,
-            operations.map((one) => row(one, now)),
-          )
-        }),
-      ),
+      watchingSystem(context, lookAtDatabase, options, async (system, output) => {
+        const { operations, now } = await listOperations(system)
+        printTable(output, options, operations, {
+          none: 'no operations; to begin one: phaselock operations run',
+          columns: ['operation', 'lifecycle', 'is', 'seen', 'done', 'skipped', 'failed', 'rate', 'left', 'begun', 'by'],
+          row: (one) => row(one, now),
+        })
+      }),
     )
   withDatabase(watchOption(command), [
     'operations',

@@ -11,7 +11,7 @@ import {
 import { fromNow } from '../../time/index.js'
 import { byAndReason, byFrom, byOption, formerOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onDatabase, onSystem } from '../context.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
 type ScopeOptions = Options & {
@@ -100,23 +100,20 @@ export function registerPauses(program: Command, context: CliContext): void {
     .description('list what is paused: since when, until when, by whom and why')
     .argument('[lifecycle]', 'the kind of document (default: all)')
     .action((lifecycle: string | undefined, options: Options) =>
-      lookAtSystem(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { pauses, now } = await listPauses(system, lifecycle)
-          if (options.json) return output.json(pauses)
-          if (pauses.length === 0) return output.line('nothing is paused')
-          output.table(
-            ['what', 'since', 'until', 'by', 'reason'],
-            pauses.map((pause) => [
-              pausedText(pause),
-              fromNow(pause.since, now),
-              pause.until ? fromNow(pause.until, now) : 'resumed',
-              pause.by,
-              pause.reason ?? '-',
-            ]),
-          )
-        }),
-      ),
+      watchingSystem(context, lookAtSystem, options, async (system, output) => {
+        const { pauses, now } = await listPauses(system, lifecycle)
+        printTable(output, options, pauses, {
+          none: 'nothing is paused',
+          columns: ['what', 'since', 'until', 'by', 'reason'],
+          row: (pause) => [
+            pausedText(pause),
+            fromNow(pause.since, now),
+            pause.until ? fromNow(pause.until, now) : 'resumed',
+            pause.by,
+            pause.reason ?? '-',
+          ],
+        })
+      }),
     )
   withDatabase(watchOption(command), ['pauses', 'pauses order --json'])
 }

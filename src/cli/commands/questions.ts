@@ -3,7 +3,7 @@ import { answerQuestion, idText, listQuestions, MOST_QUESTIONS, nameOf } from '.
 import { fromNow } from '../../time/index.js'
 import { byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
-import { watching } from '../watch.js'
+import { printTable, watchingSystem } from '../watch.js'
 import { onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
 
 export function registerQuestions(program: Command, context: CliContext): void {
@@ -13,27 +13,24 @@ export function registerQuestions(program: Command, context: CliContext): void {
     .argument('[lifecycle]', 'the kind of document (default: all)')
     .option('--to <name>', 'only those that are meant for this one, or for nobody in particular')
     .action((lifecycle: string | undefined, options: Options & { to?: string }) =>
-      lookAtSystem(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { questions, more, now } = await listQuestions(system, { lifecycle, to: options.to })
-          if (options.json) return output.json(questions)
-          if (questions.length === 0)
-            return output.line(options.to === undefined ? 'nothing is asked' : `nothing is asked of ${options.to}`)
-          output.table(
-            ['lifecycle', 'id', 'question', 'answers', 'to', 'asked', 'ends'],
-            questions.map(({ options: answers, to, askedAt, deadline, onTimeout, times, ...one }) => [
-              one.lifecycle,
-              idText(one._id),
-              short(`${one.question}${times > 1 ? ` (for the ${times}. time)` : ''}`),
-              answers.join(', ') || 'any text',
-              to.join(', ') || '-',
-              fromNow(askedAt, now),
-              deadline ? `${fromNow(deadline, now)}${onTimeout === null ? '' : ` (${onTimeout})`}` : '-',
-            ]),
-          )
-          for (const name of more) output.line(`there are more of ${name} than these ${MOST_QUESTIONS}, the oldest`)
-        }),
-      ),
+      watchingSystem(context, lookAtSystem, options, async (system, output) => {
+        const { questions, more, now } = await listQuestions(system, { lifecycle, to: options.to })
+        printTable(output, options, questions, {
+          none: options.to === undefined ? 'nothing is asked' : `nothing is asked of ${options.to}`,
+          columns: ['lifecycle', 'id', 'question', 'answers', 'to', 'asked', 'ends'],
+          row: ({ options: answers, to, askedAt, deadline, onTimeout, times, ...one }) => [
+            one.lifecycle,
+            idText(one._id),
+            short(`${one.question}${times > 1 ? ` (for the ${times}. time)` : ''}`),
+            answers.join(', ') || 'any text',
+            to.join(', ') || '-',
+            fromNow(askedAt, now),
+            deadline ? `${fromNow(deadline, now)}${onTimeout === null ? '' : ` (${onTimeout})`}` : '-',
+          ],
+        })
+        for (const name of options.json ? [] : more)
+          output.line(`there are more of ${name} than these ${MOST_QUESTIONS}, the oldest`)
+      }),
     )
   withDatabase(watchOption(command), ['questions', 'questions order --watch', 'questions --to warehouse --json'])
 }

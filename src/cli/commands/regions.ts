@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { listRegions, recorded, removeRegion, usesText } from '../../operations/index.js'
 import { byAndReason } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
+import { printTable } from '../watch.js'
 import { merged, withDatabase } from './command.js'
 
 export function registerRegions(program: Command, context: CliContext): void {
@@ -15,11 +16,11 @@ export function registerRegions(program: Command, context: CliContext): void {
     )
     .action((options: Options) =>
       lookAtDatabase(context, options, async (system) => {
-        const found = await listRegions(system, options)
-        if (options.json) return output.json(found)
-        if (found.length === 0) return output.line('no regions: the collection Region is empty')
-        const rows = found.map(({ name, usable, trouble }) => [name, usable ? 'yes' : 'no', trouble ?? '-'])
-        output.table(['region', 'answers', 'why not'], rows)
+        printTable(output, options, await listRegions(system, options), {
+          none: 'no regions: the collection Region is empty',
+          columns: ['region', 'answers', 'why not'],
+          row: ({ name, usable, trouble }) => [name, usable ? 'yes' : 'no', trouble ?? '-'],
+        })
       }),
     )
   withDatabase(command, ['regions', 'regions --json', 'regions remove eu-1'])

@@ -3,7 +3,7 @@ import { type LifecycleOfReplica, listReplicas, nameOf, type ReplicaState } from
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
-import { watching } from '../watch.js'
+import { watchingSystem } from '../watch.js'
 import { durationFrom, watchOption, withDatabase } from './command.js'
 
 export function registerReplicas(program: Command, context: CliContext): void {
@@ -13,16 +13,14 @@ export function registerReplicas(program: Command, context: CliContext): void {
     .argument('[name]', 'show only this one, with the documents that it leases')
     .option('--dead-after <duration>', 'one that was seen longer ago than this counts as dead', durationFrom, '30s')
     .action((name: string | undefined, options: Options & { readonly deadAfter: string }) =>
-      lookAtSystem(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const { replicas, now } = await listReplicas(system, { name, deadAfter: options.deadAfter })
-          if (options.json) output.json(replicas)
-          else if (replicas.length === 0)
-            output.line(`no replicas of ${system.models.map((model) => model.name).join(', ')}`)
-          else if (name === undefined) printAll(output, replicas, now)
-          else for (const replica of replicas) printOne(output, replica, now)
-        }),
-      ),
+      watchingSystem(context, lookAtSystem, options, async (system, output) => {
+        const { replicas, now } = await listReplicas(system, { name, deadAfter: options.deadAfter })
+        if (options.json) output.json(replicas)
+        else if (replicas.length === 0)
+          output.line(`no replicas of ${system.models.map((model) => model.name).join(', ')}`)
+        else if (name === undefined) printAll(output, replicas, now)
+        else for (const replica of replicas) printOne(output, replica, now)
+      }),
     )
   withDatabase(watchOption(command), ['replicas', 'replicas --watch', 'replicas --json', 'replicas api-1~5f3a9c'])
 }

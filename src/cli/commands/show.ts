@@ -6,19 +6,17 @@ import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
-import { watching } from '../watch.js'
+import { watchingSystem } from '../watch.js'
 import { onDocument, refOf, watchOption, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
   const description = 'show one document: what it is waiting for in one sentence, its fields and its history'
   const command = onDocument(program, 'show', description).action((id: string, options: Options) =>
-    lookAtSystem(context, options, (system) =>
-      watching(context, options, async (output) => {
-        const shown = await showDocument(system, refOf(id, options))
-        if (options.json) printJson(output, shown)
-        else print(output, shown, modelOf(system, shown.lifecycle).settings.progress)
-      }),
-    ),
+    watchingSystem(context, lookAtSystem, options, async (system, output) => {
+      const shown = await showDocument(system, refOf(id, options))
+      if (options.json) printJson(output, shown)
+      else print(output, shown, modelOf(system, shown.lifecycle).settings.progress)
+    }),
   )
   withDatabase(watchOption(command), [
     'show shop',
