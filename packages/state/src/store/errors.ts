@@ -105,3 +105,16 @@ export class LoadsItself extends Error {
     )
   }
 }
+
+/** What is stored under a key can't be read: another program or a person wrote it. */
+export class DamagedValue extends Error {
+  override readonly name = 'DamagedValue'
+  constructor(
+    /** The whole key: `prefix:environment:part`. */
+    readonly key: string,
+    cause: unknown,
+  ) {
+    const got = cause instanceof Error ? cause.message : String(cause)
+    super(`'${key}': expected a value that this package has stored, got: ${got}; set it anew, or delete it`, { cause })
+  }
+}

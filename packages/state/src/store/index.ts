@@ -1,3 +1,3 @@
 export * from './errors.js'
-export type * from './shared-store.js'
+export { SharedStore, type SharedStoreOptions } from './shared-store.js'
 export type * from './types.js'

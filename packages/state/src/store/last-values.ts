@@ -1,0 +1,58 @@
+import type { Clock, Logger } from 'phaselock'
+
+const MOST = 1_000
+const MOST_BYTES = 64 * 1024 * 1024
+
+interface Last {
+  readonly bytes: Uint8Array
+  readonly untilMs: number
+}
+
+/** What a caller may get while the store is away. */
+interface MayBeStale {
+  readonly key: string
+  readonly staleForMs: number | undefined
+}
+
+/** The last value of each key whose callers want it while the store or the locks are away. The latest are kept, within a bound. */
+export class LastValues {
+  private readonly values = new Map<string, Last>()
+  private bytes = 0
+  private reported: string | undefined
+
+  constructor(private readonly clock: Clock) {}
+
+  /** @param leftMs the time that the value has left; undefined: it is fresh now */
+  keep({ key, staleForMs }: MayBeStale, bytes: Uint8Array, leftMs: number | undefined): void {
+    this.reported = undefined
+    if (staleForMs === undefined) return
+    this.drop(key)
+    this.values.set(key, { bytes, untilMs: this.clock.monotonicMs() + (leftMs ?? 0) + staleForMs })
+    this.bytes += bytes.byteLength
+    for (const [oldest] of this.values) {
+      if (this.values.size <= MOST && this.bytes <= MOST_BYTES) return
+      this.drop(oldest)
+    }
+  }
+
+  get({ key, staleForMs }: MayBeStale): Uint8Array | undefined {
+    const last = staleForMs === undefined ? undefined : this.values.get(key)
+    return last && last.untilMs > this.clock.monotonicMs() ? last.bytes : undefined
+  }
+
+  /** One warning until a value has been seen again. */
+  report(key: string, error: unknown, logger: Logger): void {
+    if (this.reported !== undefined) return
+    this.reported = key
+    logger.warn(
+      `'${key}': the last value is in use, because it cannot be renewed: ${error instanceof Error ? error.message : String(error)}`,
+    )
+  }
+
+  private drop(key: string): void {
+    const last = this.values.get(key)
+    if (!last) return
+    this.values.delete(key)
+    this.bytes -= last.bytes.byteLength
+  }
+}

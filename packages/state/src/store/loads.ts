@@ -1,0 +1,201 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { createHash } from 'node:crypto'
+import { type LockExecutor, LockLost, LockProviderUnavailable } from 'phaselock/locks'
+import { sleep } from '../time.js'
+import type { Stored } from './backend.js'
+import type { Changed } from './bell.js'
+import { LoadsItself, StillLoading, StoreUnavailable } from './errors.js'
+import { LastValues } from './last-values.js'
+import { LOCK_PREFIX } from './lock-names.js'
+import type { StoreParts } from './parts.js'
+import type { LoadContext } from './types.js'
+
+/** A caller who waits looks this often although no ring came: it was lost, or this process is deaf. */
+const LOOK_EVERY_MS = 200
+
+/** One load of a key, with all that belongs to it. Values are bytes: each caller decodes a copy of its own. */
+export interface Load {
+  readonly key: string
+  readonly load: (context: LoadContext) => Promise<Uint8Array>
+  readonly isFresh: (bytes: Uint8Array) => boolean
+  /** From the layer too. */
+  readonly look: () => Promise<Stored | undefined>
+  readonly lookAgain: () => Promise<Stored | undefined>
+  /** @returns false if another has written in the meantime */
+  readonly store: (bytes: Uint8Array, fence: number, seen: string | undefined) => Promise<boolean>
+  readonly lockWaitMs: number
+  readonly lockAtMostForMs: number
+  readonly staleForMs: number | undefined
+  readonly ttlMs: number | undefined
+}
+
+/**
+ * `getOrLoad`: look, named lock, look again, load, store, ring. Invariants:
+ * 1. callers of one process share one look and one load, and none of them shares a look from before a write of this process;
+ * 2. while a process holds the key's lock no other one loads;
+ * 3. what was loaded under a lock that is over is not stored over what a later holder has stored;
+ * 4. each caller is answered within lockWait + lockAtMostFor and two answers of the server, even if `load` hangs.
+ */
+export class Loads {
+  private readonly flights = new Map<string, Promise<Uint8Array>>()
+  /** The keys that this call path loads. */
+  private readonly path = new AsyncLocalStorage<ReadonlySet<string>>()
+  private readonly last: LastValues
+
+  constructor(
+    private readonly parts: StoreParts,
+    private readonly locks: () => Promise<LockExecutor>,
+  ) {
+    this.last = new LastValues(parts.clock)
+  }
+
+  async get(load: Load): Promise<Uint8Array> {
+    const { key } = load
+    if (this.path.getStore()?.has(key)) throw new LoadsItself(key)
+    for (;;) {
+      const known = this.flights.get(key)
+      if (!known) return await this.start(load)
+      const bytes = await known
+      // The others may be content with a value that this caller isn't.
+      if (load.isFresh(bytes)) return bytes
+    }
+  }
+
+  /** This process has written the key: those who ask from now on get nothing older. */
+  written(key: string): void {
+    this.flights.delete(key)
+  }
+
+  private start(load: Load): Promise<Uint8Array> {
+    const { key } = load
+    const flight = this.fly(load).finally(() => {
+      if (this.flights.get(key) === flight) this.flights.delete(key)
+    })
+    this.flights.set(key, flight)
+    return flight
+  }
+
+  private async fly(load: Load): Promise<Uint8Array> {
+    try {
+      const stored = await load.look()
+      if (stored && load.isFresh(stored.bytes)) return this.seen(load, stored)
+      return await this.loadOrWait(load)
+    } catch (error) {
+      return this.stale(load, error)
+    }
+  }
+
+  /** Two ways to the value: this process gets the lock and loads, or another one stores it. */
+  private async loadOrWait(load: Load): Promise<Uint8Array> {
+    const { key, lockWaitMs, lockAtMostForMs } = load
+    const found = new AbortController()
+    let came: Uint8Array | undefined
+    const watch = this.watch(load, found.signal, (bytes) => {
+      came = bytes
+      found.abort()
+    })
+    try {
+      const locks = await this.locks()
+      const outcome = await locks.executeWithLock(
+        ({ fence, signal }) => {
+          watch.stop()
+          return came ?? this.loadNow(load, fence, signal)
+        },
+        { name: lockNameOf(key), lockAtMostFor: lockAtMostForMs, waitFor: lockWaitMs, signal: found.signal },
+      )
+      if (outcome.executed) return outcome.result
+      const stored = came ?? (await this.lookFresh(load))
+      if (stored) return stored
+      throw new StillLoading(key, outcome.heldBy, lockWaitMs)
+    } catch (error) {
+      if (came) return came
+      throw error
+    } finally {
+      watch.stop()
+    }
+  }
+
+  /** Looks at the value with each ring, and now and then. Errors are left to the lock and to the last look. */
+  private watch(load: Load, found: AbortSignal, came: (bytes: Uint8Array) => void): { stop(): void } {
+    const stopped = new AbortController()
+    const { hearing } = this.parts
+    let next = new AbortController()
+    const look = () => next.abort()
+    const remove = hearing.add({
+      changed: (changed) => concerns(changed, load.key) && look(),
+      hearing: look,
+    })
+    let release: (() => void) | undefined
+    const stop = () => {
+      stopped.abort()
+      look()
+      remove()
+      release?.()
+    }
+    const run = async () => {
+      // Whoever gets the lock immediately never listens.
+      await sleep(LOOK_EVERY_MS / 4, AbortSignal.any([stopped.signal, next.signal]))
+      if (!stopped.signal.aborted) release = hearing.need()
+      while (!stopped.signal.aborted && !found.aborted) {
+        next = new AbortController()
+        const bytes = await this.lookFresh(load).catch(() => undefined)
+        if (stopped.signal.aborted) return
+        if (bytes) return came(bytes)
+        await sleep(LOOK_EVERY_MS, next.signal)
+      }
+    }
+    void run()
+    return { stop }
+  }
+
+  private async loadNow(load: Load, fence: number, signal: AbortSignal): Promise<Uint8Array> {
+    const { key } = load
+    const stored = await load.lookAgain()
+    if (stored && load.isFresh(stored.bytes)) return this.seen(load, stored)
+    const bytes = await this.within(key, signal, () => load.load({ key, signal }))
+    this.last.keep(load, bytes, load.ttlMs)
+    if (await load.store(bytes, fence, stored?.version)) return bytes
+    return (await this.lookFresh(load)) ?? bytes
+  }
+
+  /** Ends when the lock does, even if the work doesn't: another process may load from then on, and void what this one gets. */
+  private within(key: string, signal: AbortSignal, work: () => Promise<Uint8Array>): Promise<Uint8Array> {
+    const path = new Set([...(this.path.getStore() ?? []), key])
+    return new Promise((resolve, reject) => {
+      const lost = () => reject(signal.reason ?? new LockLost(lockNameOf(key)))
+      if (signal.aborted) return lost()
+      signal.addEventListener('abort', lost, { once: true })
+      this.path
+        .run(path, work)
+        .then(resolve, reject)
+        .finally(() => signal.removeEventListener('abort', lost))
+    })
+  }
+
+  private async lookFresh(load: Load): Promise<Uint8Array | undefined> {
+    const stored = await load.lookAgain()
+    return stored && load.isFresh(stored.bytes) ? this.seen(load, stored) : undefined
+  }
+
+  private seen(load: Load, { bytes, leftMs }: Stored): Uint8Array {
+    this.last.keep(load, bytes, leftMs)
+    return bytes
+  }
+
+  private stale(load: Load, error: unknown): Uint8Array {
+    const isAway = error instanceof StoreUnavailable || error instanceof LockProviderUnavailable
+    const kept = isAway ? this.last.get(load) : undefined
+    if (!kept || !load.isFresh(kept)) throw error
+    this.last.report(load.key, error, this.parts.logger)
+    return kept
+  }
+}
+
+/** The key's lock. Names of locks have limits of their own: a key beyond them is there by its hash. */
+export function lockNameOf(key: string): string {
+  const isPlain = key.length <= 200 && !/\s$/.test(key)
+  return LOCK_PREFIX + (isPlain ? key : createHash('sha256').update(key).digest('hex'))
+}
+
+const concerns = (changed: Changed, key: string): boolean =>
+  changed === undefined || (changed.keys ? changed.keys.includes(key) : key.startsWith(`${changed.prefix}:`))

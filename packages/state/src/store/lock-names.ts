@@ -1,0 +1,2 @@
+/** The beginning of the names of `getOrLoad`'s locks. */
+export const LOCK_PREFIX = 'phaselock-state:'

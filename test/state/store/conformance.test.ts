@@ -1,0 +1,5 @@
+import { conforms } from './conformance.js'
+import { memoryUnderTest, mongoUnderTest } from './stores.js'
+
+conforms('mongodb', mongoUnderTest)
+conforms('memory', memoryUnderTest)
