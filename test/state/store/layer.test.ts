@@ -8,7 +8,7 @@ import { eventually } from '../../support/database.js'
 import { gate } from '../../support/thing.js'
 import { mongoUnderTest } from './stores.js'
 
-const stored = (text: string, leftMs?: number): Stored => ({ bytes: Buffer.from(text), version: text, leftMs })
+const stored = (text: string, leftMs?: number): Stored => ({ encoded: text, version: text, leftMs })
 
 /** A layer of 'p' over a bell that the test rings. */
 function layerUnderTest(most = 10) {

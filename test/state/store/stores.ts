@@ -51,7 +51,7 @@ export async function memoryUnderTest(): Promise<StoreUnderTest> {
     kind: 'memory',
     open: opened.open,
     expire: async (key) => void values.set(key, { ...values.get(key), untilMs: 0 }),
-    damage: async (key) => void values.set(key, { ...values.get(key), bytes: Buffer.from('y') }),
+    damage: async (key) => void values.set(key, { ...values.get(key), encoded: Buffer.from('y') }),
     records: async () => values.size,
     close: opened.close,
   }

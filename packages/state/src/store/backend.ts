@@ -1,6 +1,8 @@
+import type { Encoded } from './codec.js'
+
 /** A stored value. */
 export interface Stored {
-  readonly bytes: Uint8Array
+  readonly encoded: Encoded
   /** Different after each write of the key. */
   readonly version: string
   /** The time that it has left, in milliseconds, at least at the moment of the answer; undefined: it has no ttl, or that wasn't asked. */
@@ -9,7 +11,7 @@ export interface Stored {
 
 /** A write. */
 export interface Write {
-  readonly bytes: Uint8Array
+  readonly encoded: Encoded
   /** The new version: no other write has it. */
   readonly version: string
   readonly ttlMs: number | undefined

@@ -1,14 +1,25 @@
 import { BSON } from 'mongodb'
 import { DamagedValue, InvalidValue, ValueTooLarge } from './errors.js'
 
+/** A value as it is stored: text of JSON where that loses nothing (people can read it, and it costs a third), else BSON. */
+export type Encoded = string | Uint8Array
+
 /** The largest value in bytes, with room below MongoDB's limit of 16 MB and for Redis's text. */
 export const LARGEST_VALUE = 8 * 1024 * 1024
+
+export const sizeOf = (encoded: Encoded): number =>
+  typeof encoded === 'string' ? Buffer.byteLength(encoded) : encoded.byteLength
 
 /** Nobody nests by hand what is deeper; MongoDB's own limit is 100. */
 const DEEPEST = 100
 
 /** Classes of BSON that come back as they went in; those of another copy of the package are refused by the serializer. */
 const KEPT = ['ObjectId', 'Decimal128']
+
+/** Kinds of values that need BSON. */
+const PLAIN = 1
+const WITH_BINARY = 2
+const REFUSED = 3
 
 interface Envelope {
   /** The value. */
@@ -18,19 +29,20 @@ interface Envelope {
 }
 
 /**
- * A value as bytes (BSON), the same for all stores.
+ * A value in the form that all stores keep.
  * @throws InvalidValue with the path of what wouldn't come back as it went in; ValueTooLarge
  */
-export function encode(key: string, value: unknown): Uint8Array {
-  const found = { binary: false }
-  check(value, { key, path: 'value', depth: 0, found })
-  const envelope: Envelope = found.binary ? { v: value, b: true } : { v: value }
-  const bytes = serialized(key, envelope)
-  if (bytes.byteLength > LARGEST_VALUE) throw new ValueTooLarge(key, bytes.byteLength, LARGEST_VALUE)
-  return bytes
+export function encode(key: string, value: unknown): Encoded {
+  const encoded = isJson(value, 0) ? JSON.stringify(value) : serialized(key, value)
+  const bytes = sizeOf(encoded)
+  if (bytes > LARGEST_VALUE) throw new ValueTooLarge(key, bytes, LARGEST_VALUE)
+  return encoded
 }
 
-function serialized(key: string, envelope: Envelope): Uint8Array {
+function serialized(key: string, value: unknown): Uint8Array {
+  const kind = kindOf(value, 0)
+  if (kind === REFUSED) throw refusal(key, value)
+  const envelope: Envelope = kind === WITH_BINARY ? { v: value, b: true } : { v: value }
   try {
     return BSON.serialize(envelope)
   } catch (error) {
@@ -40,98 +52,133 @@ function serialized(key: string, envelope: Envelope): Uint8Array {
 }
 
 /**
- * The value that these bytes stand for: a new copy each time.
+ * The value that this stands for: a new copy each time.
  * @throws DamagedValue
  */
-export function decode(key: string, bytes: Uint8Array): unknown {
+export function decode(key: string, encoded: Encoded): unknown {
   try {
-    const { v, b } = BSON.deserialize(bytes, { useBigInt64: true }) as Envelope
+    if (typeof encoded === 'string') return JSON.parse(encoded)
+    const { v, b } = BSON.deserialize(encoded, { useBigInt64: true }) as Envelope
     return b ? withBuffers(v) : v
   } catch (error) {
     throw new DamagedValue(key, error)
   }
 }
 
-interface Place {
-  readonly key: string
-  readonly path: string
-  readonly depth: number
-  readonly found: { binary: boolean }
+/** True if JSON loses nothing of it. Asked for each write, so it does little: 1.5 us for 40 fields. */
+function isJson(value: unknown, depth: number): boolean {
+  switch (typeof value) {
+    case 'string':
+      return value.isWellFormed()
+    case 'number':
+      return Number.isFinite(value) && !Object.is(value, -0)
+    case 'boolean':
+      return true
+    case 'object':
+      return value === null || (depth <= DEEPEST && areJson(value, depth + 1))
+    default:
+      return false
+  }
 }
 
-function check(value: unknown, place: Place): void {
+function areJson(value: object, depth: number): boolean {
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i += 1) if (!isJson(value[i], depth)) return false
+    return true
+  }
+  if (!isPlain(value) || Object.getOwnPropertySymbols(value).length > 0) return false
+  for (const name of Object.keys(value))
+    if (!name.isWellFormed() || !isJson((value as Record<string, unknown>)[name], depth)) return false
+  return true
+}
+
+/** What BSON needs to keep it. */
+function kindOf(value: unknown, depth: number): number {
   switch (typeof value) {
     case 'boolean':
     case 'number':
-      return
+      return PLAIN
     case 'string':
-      if (value.isWellFormed()) return
-      throw refused(place, 'expected text, got half of a surrogate pair in it; use toWellFormed() or a Buffer')
+      return value.isWellFormed() ? PLAIN : REFUSED
     case 'bigint':
-      if (BigInt.asIntN(64, value) === value) return
-      throw refused(place, `expected a bigint of 64 bits, got ${value}; store it as text`)
+      return BigInt.asIntN(64, value) === value ? PLAIN : REFUSED
     case 'object':
-      if (value !== null) checkObject(value, place)
-      return
+      return value === null ? PLAIN : kindOfObject(value, depth)
     default:
-      throw refused(place, `expected a value that can be stored, got ${typeof value}; leave it out, or use null`)
+      return REFUSED
   }
 }
 
-function checkObject(value: object, place: Place): void {
-  if (place.depth > DEEPEST)
-    throw refused(
-      { ...place, path: 'value' },
+function kindOfObject(value: object, depth: number): number {
+  if (depth > DEEPEST) return REFUSED
+  const isList = Array.isArray(value)
+  if (!isList && !isPlain(value)) return kindOfInstance(value)
+  if (!isList && ('_bsontype' in value || refusedFields(value) !== undefined)) return REFUSED
+  let kind = PLAIN
+  // With the gaps of a list, which a list of its entries lacks.
+  for (const field of isList ? Array.from(value) : Object.values(value)) {
+    kind = Math.max(kind, kindOf(field, depth + 1))
+    if (kind === REFUSED) break
+  }
+  return kind
+}
+
+function kindOfInstance(value: object): number {
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? REFUSED : PLAIN
+  if (value instanceof Uint8Array || value instanceof BSON.UUID) return WITH_BINARY
+  return KEPT.includes(String((value as { _bsontype?: unknown })._bsontype)) ? PLAIN : REFUSED
+}
+
+/** What is wrong with the names of an object's fields; undefined: nothing. */
+function refusedFields(value: object): string | undefined {
+  if ('$ref' in value && '$id' in value)
+    return 'expected an object without both $ref and $id, which BSON reads as a reference; rename one'
+  if (Object.getOwnPropertySymbols(value).length > 0)
+    return 'expected an object with names for fields, got a symbol; it would be lost'
+  for (const name of Object.keys(value))
+    if (name.includes('\0') || !name.isWellFormed())
+      return `expected names of fields without \\0 and halves of surrogate pairs, got ${JSON.stringify(name)}`
+  return undefined
+}
+
+/** Finds the first place in a value that {@link kindOf} refuses. */
+function refusal(key: string, value: unknown, path = 'value', depth = 0): InvalidValue {
+  if (depth > DEEPEST)
+    return new InvalidValue(
+      key,
+      'value',
       `expected at most ${DEEPEST} levels, got more, or an object that contains itself`,
     )
+  const problem = problemOf(value)
+  if (problem !== undefined) return new InvalidValue(key, path, problem)
+  for (const [name, field] of Object.entries(Array.isArray(value) ? Array.from(value) : (value as object))) {
+    if (kindOf(field, depth + 1) !== REFUSED) continue
+    const isName = /^[A-Za-z_$][\w$]*$/.test(name)
+    const step = Array.isArray(value) ? `[${name}]` : isName ? `.${name}` : `[${JSON.stringify(name)}]`
+    return refusal(key, field, path + step, depth + 1)
+  }
+  return new InvalidValue(key, path, 'expected a value that stays as it is while it is stored')
+}
+
+/** What is wrong with the value itself; undefined: nothing, or something in it. */
+function problemOf(value: unknown): string | undefined {
+  if (typeof value === 'string')
+    return 'expected text, got half of a surrogate pair in it; use toWellFormed() or a Buffer'
+  if (typeof value === 'bigint') return `expected a bigint of 64 bits, got ${value}; store it as text`
+  if (typeof value !== 'object' || value === null)
+    return `expected a value that can be stored, got ${typeof value}; leave it out, or use null`
+  if (value instanceof Date) return 'expected a date, got an invalid one'
+  if (Array.isArray(value)) return undefined
   const type = (value as { _bsontype?: unknown })._bsontype
-  if (value instanceof Date) {
-    if (Number.isNaN(value.getTime())) throw refused(place, 'expected a date, got an invalid one')
-  } else if (value instanceof Uint8Array || value instanceof BSON.UUID) {
-    place.found.binary = true
-  } else if (typeof type === 'string' && KEPT.includes(type)) {
-    return
-  } else if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i += 1) check(value[i], inside(place, `[${i}]`))
-  } else if (isPlain(value)) {
-    checkFields(value, place)
-  } else {
-    const name = typeof type === 'string' ? type : (value.constructor?.name ?? 'object')
-    throw refused(
-      place,
-      `expected a plain object, an array, a Date, a Uint8Array or an ObjectId, got a ${name}; it would come back as something else`,
-    )
-  }
+  if (isPlain(value) && type === undefined) return refusedFields(value)
+  const name = typeof type === 'string' ? type : (value.constructor?.name ?? 'object')
+  return `expected a plain object, an array, a Date, a Uint8Array or an ObjectId, got a ${name}; it would come back as something else`
 }
-
-function checkFields(value: object, place: Place): void {
-  if ('$ref' in value && '$id' in value)
-    throw refused(place, 'expected an object without both $ref and $id, which BSON reads as a reference; rename one')
-  if (Object.getOwnPropertySymbols(value).length > 0)
-    throw refused(place, 'expected an object with names for fields, got a symbol; it would be lost')
-  for (const [name, field] of Object.entries(value)) {
-    if (name.includes('\0') || !name.isWellFormed())
-      throw refused(
-        place,
-        `expected names of fields without \\0 and halves of surrogate pairs, got ${JSON.stringify(name)}`,
-      )
-    check(field, inside(place, /^[A-Za-z_$][\w$]*$/.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`))
-  }
-}
-
-const inside = ({ key, path, depth, found }: Place, step: string): Place => ({
-  key,
-  path: path + step,
-  depth: depth + 1,
-  found,
-})
-
-const refused = ({ key, path }: Place, problem: string): InvalidValue => new InvalidValue(key, path, problem)
 
 function isPlain(value: object): boolean {
   const prototype = Object.getPrototypeOf(value)
   // Of any realm: the prototype of a plain object is the one that has none itself.
-  return prototype === null || Object.getPrototypeOf(prototype) === null
+  return prototype === null || prototype === Object.prototype || Object.getPrototypeOf(prototype) === null
 }
 
 /** Bytes come as Buffers; UUIDs stay UUIDs. */

@@ -52,6 +52,15 @@ const isMistake = (error: unknown) =>
 function bounded<T>(work: Promise<T>, withinMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no answer within ${withinMs} ms`)), withinMs)
-    work.then(resolve, reject).finally(() => clearTimeout(timer))
+    work.then(
+      (answer) => {
+        clearTimeout(timer)
+        resolve(answer)
+      },
+      (error) => {
+        clearTimeout(timer)
+        reject(error)
+      },
+    )
   })
 }

@@ -15,6 +15,7 @@ export class Hearing {
   private listening: { stop(): Promise<void> } | undefined
   private stopping = new AbortController()
   private isReported = false
+  private isClosed = false
 
   constructor(
     private readonly bell: Bell | undefined,
@@ -31,7 +32,7 @@ export class Hearing {
   need(): () => void {
     this.needs += 1
     this.stopping.abort()
-    if (!this.listening && this.bell) {
+    if (!this.listening && this.bell && !this.isClosed) {
       this.listening = this.bell.listen({
         changed: (changed) => this.tell(changed),
         hearing: (isHearing, error) => this.heard(isHearing, error),
@@ -46,7 +47,13 @@ export class Hearing {
     }
   }
 
-  async stop(): Promise<void> {
+  /** Stops listening for good. */
+  async close(): Promise<void> {
+    this.isClosed = true
+    await this.stop()
+  }
+
+  private async stop(): Promise<void> {
     this.stopping.abort()
     const listening = this.listening
     this.listening = undefined

@@ -1,10 +1,11 @@
 import type { Clock, Logger } from 'phaselock'
+import { type Encoded, sizeOf } from './codec.js'
 
 const MOST = 1_000
 const MOST_BYTES = 64 * 1024 * 1024
 
 interface Last {
-  readonly bytes: Uint8Array
+  readonly encoded: Encoded
   readonly untilMs: number
 }
 
@@ -23,21 +24,21 @@ export class LastValues {
   constructor(private readonly clock: Clock) {}
 
   /** @param leftMs the time that the value has left; undefined: it is fresh now */
-  keep({ key, staleForMs }: MayBeStale, bytes: Uint8Array, leftMs: number | undefined): void {
+  keep({ key, staleForMs }: MayBeStale, encoded: Encoded, leftMs: number | undefined): void {
     this.reported = undefined
     if (staleForMs === undefined) return
     this.drop(key)
-    this.values.set(key, { bytes, untilMs: this.clock.monotonicMs() + (leftMs ?? 0) + staleForMs })
-    this.bytes += bytes.byteLength
+    this.values.set(key, { encoded, untilMs: this.clock.monotonicMs() + (leftMs ?? 0) + staleForMs })
+    this.bytes += sizeOf(encoded)
     for (const [oldest] of this.values) {
       if (this.values.size <= MOST && this.bytes <= MOST_BYTES) return
       this.drop(oldest)
     }
   }
 
-  get({ key, staleForMs }: MayBeStale): Uint8Array | undefined {
+  get({ key, staleForMs }: MayBeStale): Encoded | undefined {
     const last = staleForMs === undefined ? undefined : this.values.get(key)
-    return last && last.untilMs > this.clock.monotonicMs() ? last.bytes : undefined
+    return last && last.untilMs > this.clock.monotonicMs() ? last.encoded : undefined
   }
 
   /** One warning until a value has been seen again. */
@@ -53,6 +54,6 @@ export class LastValues {
     const last = this.values.get(key)
     if (!last) return
     this.values.delete(key)
-    this.bytes -= last.bytes.byteLength
+    this.bytes -= sizeOf(last.encoded)
   }
 }

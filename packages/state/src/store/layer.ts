@@ -1,6 +1,7 @@
 import type { Clock } from 'phaselock'
 import type { Stored } from './backend.js'
 import type { Changed, Hears } from './bell.js'
+import { sizeOf } from './codec.js'
 import type { Hearing } from './hearing.js'
 
 /** The bytes of all values together, so that a thousand large ones don't fill the memory. */
@@ -89,7 +90,7 @@ export class Layer implements Hears {
   private put(key: string, kept: Kept): void {
     this.drop(key)
     this.kept.set(key, kept)
-    this.bytes += sizeOf(kept)
+    this.bytes += bytesOf(kept)
     for (const [oldest] of this.kept) {
       if (this.kept.size <= this.options.most && this.bytes <= MOST_BYTES) return
       this.drop(oldest)
@@ -100,8 +101,8 @@ export class Layer implements Hears {
     const kept = this.kept.get(key)
     if (!kept) return
     this.kept.delete(key)
-    this.bytes -= sizeOf(kept)
+    this.bytes -= bytesOf(kept)
   }
 }
 
-const sizeOf = ({ stored }: Kept): number => stored?.bytes.byteLength ?? 0
+const bytesOf = ({ stored }: Kept): number => (stored ? sizeOf(stored.encoded) : 0)

@@ -4,6 +4,7 @@ import { type LockExecutor, LockLost, LockProviderUnavailable } from 'phaselock/
 import { sleep } from '../time.js'
 import type { Stored } from './backend.js'
 import type { Changed } from './bell.js'
+import type { Encoded } from './codec.js'
 import { LoadsItself, StillLoading, StoreUnavailable } from './errors.js'
 import { LastValues } from './last-values.js'
 import { LOCK_PREFIX } from './lock-names.js'
@@ -13,16 +14,16 @@ import type { LoadContext } from './types.js'
 /** A caller who waits looks this often although no ring came: it was lost, or this process is deaf. */
 const LOOK_EVERY_MS = 200
 
-/** One load of a key, with all that belongs to it. Values are bytes: each caller decodes a copy of its own. */
+/** One load of a key, with all that belongs to it. Values are encoded: each caller decodes a copy of its own. */
 export interface Load {
   readonly key: string
-  readonly load: (context: LoadContext) => Promise<Uint8Array>
-  readonly isFresh: (bytes: Uint8Array) => boolean
+  readonly load: (context: LoadContext) => Promise<Encoded>
+  readonly isFresh: (encoded: Encoded) => boolean
   /** From the layer too. */
   readonly look: () => Promise<Stored | undefined>
   readonly lookAgain: () => Promise<Stored | undefined>
   /** @returns false if another has written in the meantime */
-  readonly store: (bytes: Uint8Array, fence: number, seen: string | undefined) => Promise<boolean>
+  readonly store: (encoded: Encoded, fence: number, seen: string | undefined) => Promise<boolean>
   readonly lockWaitMs: number
   readonly lockAtMostForMs: number
   readonly staleForMs: number | undefined
@@ -37,7 +38,7 @@ export interface Load {
  * 4. each caller is answered within lockWait + lockAtMostFor and two answers of the server, even if `load` hangs.
  */
 export class Loads {
-  private readonly flights = new Map<string, Promise<Uint8Array>>()
+  private readonly flights = new Map<string, Promise<Encoded>>()
   /** The keys that this call path loads. */
   private readonly path = new AsyncLocalStorage<ReadonlySet<string>>()
   private readonly last: LastValues
@@ -49,15 +50,15 @@ export class Loads {
     this.last = new LastValues(parts.clock)
   }
 
-  async get(load: Load): Promise<Uint8Array> {
+  async get(load: Load): Promise<Encoded> {
     const { key } = load
     if (this.path.getStore()?.has(key)) throw new LoadsItself(key)
     for (;;) {
       const known = this.flights.get(key)
       if (!known) return await this.start(load)
-      const bytes = await known
+      const encoded = await known
       // The others may be content with a value that this caller isn't.
-      if (load.isFresh(bytes)) return bytes
+      if (load.isFresh(encoded)) return encoded
     }
   }
 
@@ -66,7 +67,7 @@ export class Loads {
     this.flights.delete(key)
   }
 
-  private start(load: Load): Promise<Uint8Array> {
+  private start(load: Load): Promise<Encoded> {
     const { key } = load
     const flight = this.fly(load).finally(() => {
       if (this.flights.get(key) === flight) this.flights.delete(key)
@@ -75,10 +76,10 @@ export class Loads {
     return flight
   }
 
-  private async fly(load: Load): Promise<Uint8Array> {
+  private async fly(load: Load): Promise<Encoded> {
     try {
       const stored = await load.look()
-      if (stored && load.isFresh(stored.bytes)) return this.seen(load, stored)
+      if (stored && load.isFresh(stored.encoded)) return this.seen(load, stored)
       return await this.loadOrWait(load)
     } catch (error) {
       return this.stale(load, error)
@@ -86,12 +87,12 @@ export class Loads {
   }
 
   /** Two ways to the value: this process gets the lock and loads, or another one stores it. */
-  private async loadOrWait(load: Load): Promise<Uint8Array> {
+  private async loadOrWait(load: Load): Promise<Encoded> {
     const { key, lockWaitMs, lockAtMostForMs } = load
     const found = new AbortController()
-    let came: Uint8Array | undefined
-    const watch = this.watch(load, found.signal, (bytes) => {
-      came = bytes
+    let came: Encoded | undefined
+    const watch = this.watch(load, found.signal, (encoded) => {
+      came = encoded
       found.abort()
     })
     try {
@@ -116,7 +117,7 @@ export class Loads {
   }
 
   /** Looks at the value with each ring, and now and then. Errors are left to the lock and to the last look. */
-  private watch(load: Load, found: AbortSignal, came: (bytes: Uint8Array) => void): { stop(): void } {
+  private watch(load: Load, found: AbortSignal, came: (encoded: Encoded) => void): { stop(): void } {
     const stopped = new AbortController()
     const { hearing } = this.parts
     let next = new AbortController()
@@ -138,9 +139,9 @@ export class Loads {
       if (!stopped.signal.aborted) release = hearing.need()
       while (!stopped.signal.aborted && !found.aborted) {
         next = new AbortController()
-        const bytes = await this.lookFresh(load).catch(() => undefined)
+        const encoded = await this.lookFresh(load).catch(() => undefined)
         if (stopped.signal.aborted) return
-        if (bytes) return came(bytes)
+        if (encoded) return came(encoded)
         await sleep(LOOK_EVERY_MS, next.signal)
       }
     }
@@ -148,18 +149,18 @@ export class Loads {
     return { stop }
   }
 
-  private async loadNow(load: Load, fence: number, signal: AbortSignal): Promise<Uint8Array> {
+  private async loadNow(load: Load, fence: number, signal: AbortSignal): Promise<Encoded> {
     const { key } = load
     const stored = await load.lookAgain()
-    if (stored && load.isFresh(stored.bytes)) return this.seen(load, stored)
-    const bytes = await this.within(key, signal, () => load.load({ key, signal }))
-    this.last.keep(load, bytes, load.ttlMs)
-    if (await load.store(bytes, fence, stored?.version)) return bytes
-    return (await this.lookFresh(load)) ?? bytes
+    if (stored && load.isFresh(stored.encoded)) return this.seen(load, stored)
+    const encoded = await this.within(key, signal, () => load.load({ key, signal }))
+    this.last.keep(load, encoded, load.ttlMs)
+    if (await load.store(encoded, fence, stored?.version)) return encoded
+    return (await this.lookFresh(load)) ?? encoded
   }
 
   /** Ends when the lock does, even if the work doesn't: another process may load from then on, and void what this one gets. */
-  private within(key: string, signal: AbortSignal, work: () => Promise<Uint8Array>): Promise<Uint8Array> {
+  private within(key: string, signal: AbortSignal, work: () => Promise<Encoded>): Promise<Encoded> {
     const path = new Set([...(this.path.getStore() ?? []), key])
     return new Promise((resolve, reject) => {
       const lost = () => reject(signal.reason ?? new LockLost(lockNameOf(key)))
@@ -172,17 +173,17 @@ export class Loads {
     })
   }
 
-  private async lookFresh(load: Load): Promise<Uint8Array | undefined> {
+  private async lookFresh(load: Load): Promise<Encoded | undefined> {
     const stored = await load.lookAgain()
-    return stored && load.isFresh(stored.bytes) ? this.seen(load, stored) : undefined
+    return stored && load.isFresh(stored.encoded) ? this.seen(load, stored) : undefined
   }
 
-  private seen(load: Load, { bytes, leftMs }: Stored): Uint8Array {
-    this.last.keep(load, bytes, leftMs)
-    return bytes
+  private seen(load: Load, { encoded, leftMs }: Stored): Encoded {
+    this.last.keep(load, encoded, leftMs)
+    return encoded
   }
 
-  private stale(load: Load, error: unknown): Uint8Array {
+  private stale(load: Load, error: unknown): Encoded {
     const isAway = error instanceof StoreUnavailable || error instanceof LockProviderUnavailable
     const kept = isAway ? this.last.get(load) : undefined
     if (!kept || !load.isFresh(kept)) throw error

@@ -55,10 +55,10 @@ export class MemoryBackend implements Backend {
   private live(key: string): (Stored & { readonly fence: number }) | undefined {
     const kept = this.values.get(key)
     if (!kept) return undefined
-    const { bytes, version, fence, ttlMs, untilMs } = kept
+    const { encoded, version, fence, ttlMs, untilMs } = kept
     const leftMs = untilMs - this.clock.monotonicMs()
     if (leftMs <= 0) return undefined
-    return { bytes, version, fence, leftMs: ttlMs === undefined ? undefined : leftMs }
+    return { encoded, version, fence, leftMs: ttlMs === undefined ? undefined : leftMs }
   }
 }
 

@@ -1,12 +1,12 @@
-import type { Binary, BSON, Collection, Db, Document, Filter } from 'mongodb'
+import type { Binary, Collection, Db, Document, Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from 'phaselock/tasks'
 import type { Backend, Condition, Stored, Write } from './backend.js'
 
 /** A value's document; `_id` is its key. */
 interface ValueDocument extends Document {
   readonly _id: string
-  /** BSON: the same bytes in all stores. */
-  readonly value: Binary
+  /** JSON, else BSON. */
+  readonly value: string | Binary
   readonly version: string
   readonly fence: number
   /** Server time. Absent: it has no ttl. */
@@ -22,10 +22,14 @@ const isDate = { $eq: [{ $type: '$expiresAt' }, 'date'] }
 /** Exact opposites for a document that this package has written; one without a version isn't there. */
 const isExpired = { $and: [isDate, { $lte: ['$expiresAt', '$$NOW'] }] }
 const isLive = { $and: [{ $eq: [{ $type: '$version' }, 'string'] }, { $not: [isExpired] }] }
-const READ = { projection: { value: 1, version: 1 } } as const
-const READ_WITH_LEFT = {
-  projection: { value: 1, version: 1, leftMs: { $cond: [isDate, { $subtract: ['$expiresAt', '$$NOW'] }, null] } },
-} as const
+/**
+ * The server judges in the projection and not in the filter: a filter by `_id` alone is its shortest way to a document (0.64 ms of 0.7 in all; without
+ * any judgement it is 0.55).
+ */
+const FIELDS = { value: 1, version: 1, expiresAt: 1 } as const
+const READ = { projection: { ...FIELDS, lasts: { $gt: ['$expiresAt', '$$NOW'] } } } as const
+const LEFT = { $cond: [isDate, { $subtract: ['$expiresAt', '$$NOW'] }, null] }
+const READ_WITH_LEFT = { projection: { ...READ.projection, leftMs: LEFT } } as const
 
 /** Values in MongoDB, a document each. Writes are acknowledged by a majority and journaled; reads come from the primary. */
 export class MongoBackend implements Backend {
@@ -39,16 +43,12 @@ export class MongoBackend implements Backend {
   }
 
   async read(key: string, withLeft: boolean): Promise<Stored | undefined> {
-    const found = await this.values.findOne(
-      { _id: key, $expr: isLive } as Filter<ValueDocument>,
-      withLeft ? READ_WITH_LEFT : READ,
-    )
+    const found = await this.values.findOne({ _id: key }, withLeft ? READ_WITH_LEFT : READ)
     return found ? storedIn(found) : undefined
   }
 
   async readMany(keys: readonly string[]): Promise<ReadonlyMap<string, Stored>> {
-    const filter = { _id: { $in: [...keys] }, $expr: isLive } as Filter<ValueDocument>
-    const found = await this.values.find(filter, READ_WITH_LEFT).toArray()
+    const found = await this.values.find({ _id: { $in: [...keys] } }, READ).toArray()
     return new Map(
       found.flatMap((document): [string, Stored][] => {
         const stored = storedIn(document)
@@ -61,11 +61,10 @@ export class MongoBackend implements Backend {
     if (condition?.absent) return await this.writeIfAbsent(key, write, condition)
     if (condition) {
       const filter = { _id: key, $expr: mayReplace(write, condition) } as Filter<ValueDocument>
-      const { matchedCount } = await this.values.updateOne(filter, [{ $replaceWith: documentOf(key, write) }])
+      const { matchedCount } = await this.values.updateOne(filter, [{ $set: fieldsOf(write) }])
       return matchedCount === 1
     }
-    const store = () =>
-      this.values.updateOne({ _id: key }, [{ $replaceWith: documentOf(key, write) }], { upsert: true })
+    const store = () => this.values.updateOne({ _id: key }, [{ $set: fieldsOf(write) }], { upsert: true })
     // Another process inserted it at the same time, and was first: this write comes after it.
     await store().catch((error) => (isDuplicateKey(error) ? store() : Promise.reject(error)))
     return true
@@ -77,7 +76,7 @@ export class MongoBackend implements Backend {
     try {
       const stored = await this.values.findOneAndUpdate(
         { _id: key },
-        [{ $replaceWith: { $cond: [may, documentOf(key, write), '$$ROOT'] } }],
+        [{ $replaceWith: { $cond: [may, { _id: literal(key), ...fieldsOf(write) }, '$$ROOT'] } }],
         { upsert: true, returnDocument: 'after', projection: { version: 1 } },
       )
       return stored?.version === write.version
@@ -113,14 +112,16 @@ function mayReplace({ version: own }: Write, { version, fenceBelow }: Condition)
   return { $and: [isLive, { $or: cases }] }
 }
 
-const documentOf = (key: string, { bytes, version, ttlMs, fence }: Write): Document => ({
-  ...{ _id: literal(key), value: literal(bytes), version: literal(version), fence: literal(fence), at: '$$NOW' },
-  ...(ttlMs !== undefined && { expiresAt: { $add: ['$$NOW', ttlMs] } }),
+const fieldsOf = ({ encoded, version, ttlMs, fence }: Write): Document => ({
+  ...{ value: literal(encoded), version: literal(version), fence: literal(fence), at: '$$NOW' },
+  expiresAt: ttlMs === undefined ? '$$REMOVE' : { $add: ['$$NOW', ttlMs] },
 })
 
-/** A person may have put anything there: what isn't binary can't be a value. */
-function storedIn({ value, version, leftMs }: Document): Stored | undefined {
-  const bytes = value instanceof Uint8Array ? value : (value as BSON.Binary | undefined)?.buffer
-  if (!(bytes instanceof Uint8Array)) return undefined
-  return { bytes, version, leftMs: typeof leftMs === 'number' ? leftMs : leftMs == null ? undefined : Number(leftMs) }
+/** A person may have put anything there: what is neither text nor binary can't be a value. */
+function storedIn({ value, version, expiresAt, lasts, leftMs }: Document): Stored | undefined {
+  if (typeof version !== 'string' || (expiresAt instanceof Date && lasts !== true)) return undefined
+  const encoded =
+    typeof value === 'string' || value instanceof Uint8Array ? value : (value as Binary | undefined)?.buffer
+  if (typeof encoded !== 'string' && !(encoded instanceof Uint8Array)) return undefined
+  return { encoded, version, leftMs: leftMs == null ? undefined : Number(leftMs) }
 }

@@ -1,12 +1,6 @@
 import { sleep } from '../time.js'
 import type { Bell, Changed, Hears } from './bell.js'
-
-/** A second connection of ioredis, which only listens. */
-export interface Subscriber {
-  subscribe(channel: string): Promise<unknown>
-  on(event: string, listener: (...args: never[]) => void): unknown
-  disconnect(): void
-}
+import type { Send, Subscriber } from './redis-client.js'
 
 const CHANNEL = 'phaselock-state'
 /** At most 20 messages a second: the pace of the database's doorbell. */
@@ -26,7 +20,7 @@ export class RedisBell implements Bell {
 
   /** @param subscriber opens the second connection; undefined: the client can't, and this process is deaf */
   constructor(
-    private readonly send: (args: string[]) => Promise<unknown>,
+    private readonly send: Send,
     private readonly subscriber: (() => Subscriber) | undefined,
     private readonly self: string,
   ) {}

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import type { RedisClient } from 'phaselock/locks'
 import type { Backend, Condition, Stored, Write } from './backend.js'
+import type { Encoded } from './codec.js'
+import type { Send } from './redis-client.js'
 
 /**
  * KEYS: the key. ARGV: the new text, ttl in ms or '', the new version, '1' if it may be absent or '', the version that it may have or '', the fence
@@ -34,11 +35,11 @@ const DIGESTS = new Map(
   [WRITE, READ, DELETE].map((script) => [script, createHash('sha1').update(script).digest('hex')]),
 )
 
-/** Values in Redis, a text `<version> <fence> <base64 of BSON>` each, with Redis's own expiry. */
+/** Values in Redis, a text `<version> <fence> <value>` each, with Redis's own expiry. */
 export class RedisBackend implements Backend {
   readonly kind = 'redis'
 
-  constructor(private readonly send: (args: string[]) => Promise<unknown>) {}
+  constructor(private readonly send: Send) {}
 
   async read(key: string, withLeft: boolean): Promise<Stored | undefined> {
     if (!withLeft) return storedIn(await this.send(['GET', key]))
@@ -58,8 +59,8 @@ export class RedisBackend implements Backend {
   }
 
   async write(key: string, write: Write, condition?: Condition): Promise<boolean> {
-    const { bytes, version, ttlMs, fence } = write
-    const text = `${version} ${fence} ${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
+    const { encoded, version, ttlMs, fence } = write
+    const text = `${version} ${fence} ${textOf(encoded)}`
     const ttl = ttlMs === undefined ? '' : String(ttlMs)
     if (!condition) {
       await this.send(['SET', key, text, ...(ttl === '' ? [] : ['PX', ttl])])
@@ -84,24 +85,23 @@ export class RedisBackend implements Backend {
   }
 }
 
-const FORM = /^(\S+) \d+ /
+/** JSON as it is; BSON as `b` and base64, which no text of JSON begins with. */
+const textOf = (encoded: Encoded): string =>
+  typeof encoded === 'string'
+    ? encoded
+    : `b${Buffer.from(encoded.buffer, encoded.byteOffset, encoded.byteLength).toString('base64')}`
 
-function storedIn(text: unknown, left = -1): Stored | undefined {
-  if (text == null) return undefined
-  const [head, version] = FORM.exec(String(text).slice(0, 100)) ?? []
-  if (head === undefined) return undefined
+function storedIn(answer: unknown, left = -1): Stored | undefined {
+  if (answer == null) return undefined
+  const text = String(answer)
+  const endOfVersion = text.indexOf(' ')
+  const endOfFence = text.indexOf(' ', endOfVersion + 1)
+  if (endOfVersion < 1 || !/^\d+$/.test(text.slice(endOfVersion + 1, Math.max(0, endOfFence)))) return undefined
+  const value = text.slice(endOfFence + 1)
   return {
-    bytes: Buffer.from(String(text).slice(head.length), 'base64'),
-    version: version!,
+    encoded: value.startsWith('b') ? Buffer.from(value.slice(1), 'base64') : value,
+    version: text.slice(0, endOfVersion),
     // -1: it has no expiry.
     leftMs: left === -1 ? undefined : Math.max(0, left),
   }
-}
-
-/** A client of Redis as its commands are sent: by ioredis' `call`, or node-redis' `sendCommand`. */
-export function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
-  if ('call' in client && typeof client.call === 'function')
-    return ([command, ...args]) => client.call(command!, ...args)
-  const { sendCommand } = client as Extract<RedisClient, { sendCommand: unknown }>
-  return (args) => sendCommand.call(client, args)
 }

@@ -23,8 +23,9 @@ import { Loads } from './loads.js'
 import { sharedMemory } from './memory.js'
 import { MongoBackend, STATE_COLLECTION } from './mongo.js'
 import type { StoreParts } from './parts.js'
-import { RedisBackend, senderOf } from './redis.js'
-import { RedisBell, type Subscriber } from './redis-bell.js'
+import { RedisBackend } from './redis.js'
+import { RedisBell } from './redis-bell.js'
+import { senderOf, subscriberOf } from './redis-client.js'
 import type { SharedValues, ValuesOptions } from './types.js'
 import { Values } from './values.js'
 
@@ -168,7 +169,7 @@ export class SharedStore {
   /** Stops listening, and sends the last rings. It closes no client that was passed in. */
   async close(): Promise<void> {
     this.expired?.stop()
-    await Promise.all([this.parts.hearing.stop(), this.parts.bell?.flush()])
+    await Promise.all([this.parts.hearing.close(), this.parts.bell?.flush()])
   }
 }
 
@@ -207,12 +208,11 @@ function placeOf(given: Given): Place {
     throw new InvalidOptions('new SharedStore', [
       'client: expected a Db of MongoDB, or a client of ioredis, got another object',
     ])
-  const redis = client as RedisClient & { duplicate?(options: object): Subscriber }
+  const redis = client as RedisClient
   const send = senderOf(redis)
-  const subscriber = has('call') && has('duplicate') ? () => redis.duplicate!({ autoResubscribe: false }) : undefined
   return {
     backend: new RedisBackend(send),
-    bell: new RedisBell(send, subscriber, self),
+    bell: new RedisBell(send, subscriberOf(redis), self),
     locks: async () => locks ?? (await openLockProvider({ client: redis, provider: 'redis', env: {} })),
   }
 }

@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { InvalidOptions } from 'phaselock'
 import { aDuration, aFunction, checked, type Reads } from '../options.js'
 import { sleep } from '../time.js'
 import type { Backend, Condition, Stored } from './backend.js'
-import { decode, encode } from './codec.js'
+import { decode, type Encoded, encode } from './codec.js'
 import { StoreUnavailable, UpdateContended } from './errors.js'
 import { keyOf } from './key.js'
 import type { Layer } from './layer.js'
@@ -60,7 +60,7 @@ export class Values<V> implements SharedValues<V> {
     const key = keyOf(this.head, part)
     return await orOtherwise(options, async () => {
       const stored = await this.read(key)
-      return stored && (decode(key, stored.bytes) as V)
+      return stored && (decode(key, stored.encoded) as V)
     })
   }
 
@@ -79,7 +79,7 @@ export class Values<V> implements SharedValues<V> {
       const keys = [...byKey.keys()]
       const action = () => `get ${keys.length} values under '${this.head}'`
       const stored = await this.parts.guard.ask(action, () => this.backend.readMany(keys))
-      return new Map([...stored].map(([key, { bytes }]) => [byKey.get(key)!, decode(key, bytes) as V]))
+      return new Map([...stored].map(([key, { encoded }]) => [byKey.get(key)!, decode(key, encoded) as V]))
     })
     return found ?? new Map()
   }
@@ -87,7 +87,7 @@ export class Values<V> implements SharedValues<V> {
   async entry(part: string): Promise<Entry<V> | undefined> {
     const key = keyOf(this.head, part)
     const stored = await this.readStore(key, true)
-    return stored && { value: decode(key, stored.bytes) as V, version: stored.version, leftMs: stored.leftMs }
+    return stored && { value: decode(key, stored.encoded) as V, version: stored.version, leftMs: stored.leftMs }
   }
 
   async set(part: string, value: V, options?: WriteOptions): Promise<string> {
@@ -152,7 +152,7 @@ export class Values<V> implements SharedValues<V> {
       ...read
     } = checked('getOrLoad', toLoad, options)
     const ttlMs = read.ttl ?? this.settings.ttlMs
-    const bytes = await this.loads.get({
+    const encoded = await this.loads.get({
       key,
       load: async (context) => encode(key, await load(context)),
       isFresh: (stored) => isFresh === undefined || isFresh(decode(key, stored) as never),
@@ -161,7 +161,7 @@ export class Values<V> implements SharedValues<V> {
       store: (loaded, fence, seen) => this.storeLoaded(key, loaded, fence, seen, ttlMs),
       ...{ lockWaitMs: lockWait, lockAtMostForMs: lockAtMostFor, staleForMs: staleFor, ttlMs },
     })
-    return decode(key, bytes) as V
+    return decode(key, encoded) as V
   }
 
   private async changeNow(
@@ -172,10 +172,10 @@ export class Values<V> implements SharedValues<V> {
     const startedMs = this.parts.clock.monotonicMs()
     for (let attempts = 1; ; attempts += 1) {
       const stored = await this.readStore(key, false)
-      const value = await change(stored && (decode(key, stored.bytes) as V))
-      if (value === undefined) return stored && (decode(key, stored.bytes) as V)
-      const bytes = encode(key, value)
-      if (await this.swap(key, stored?.version ?? null, bytes, ttlMs)) return decode(key, bytes) as V
+      const value = await change(stored && (decode(key, stored.encoded) as V))
+      if (value === undefined) return stored && (decode(key, stored.encoded) as V)
+      const encoded = encode(key, value)
+      if (await this.swap(key, stored?.version ?? null, encoded, ttlMs)) return decode(key, encoded) as V
       if (this.parts.clock.monotonicMs() - startedMs >= UPDATE_WITHIN_MS) throw new UpdateContended(key, attempts)
       await sleep(Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** attempts))
     }
@@ -199,34 +199,34 @@ export class Values<V> implements SharedValues<V> {
   private async swap(
     key: string,
     version: string | null,
-    bytes: Uint8Array,
+    encoded: Encoded,
     ttlMs: number | undefined,
   ): Promise<string | undefined> {
     const condition = version === null ? { absent: true } : { version }
     const next = newVersion()
-    return (await this.write(key, bytes, { version: next, ttlMs }, condition)) ? next : undefined
+    return (await this.write(key, encoded, { version: next, ttlMs }, condition)) ? next : undefined
   }
 
   /** Stores what was loaded under a lock, unless another has written since the value was seen, other than under an earlier lock. */
   private async storeLoaded(
     key: string,
-    bytes: Uint8Array,
+    encoded: Encoded,
     fence: number,
     seen: string | undefined,
     ttlMs: number | undefined,
   ): Promise<boolean> {
     const condition = { absent: true, fenceBelow: fence, ...(seen !== undefined && { version: seen }) }
-    return await this.write(key, bytes, { version: newVersion(), ttlMs, fence }, condition, true)
+    return await this.write(key, encoded, { version: newVersion(), ttlMs, fence }, condition, true)
   }
 
   private async write(
     key: string,
-    bytes: Uint8Array,
+    encoded: Encoded,
     { version, ttlMs, fence = 0 }: { version: string; ttlMs: number | undefined; fence?: number },
     condition?: Condition,
     rings = false,
   ): Promise<boolean> {
-    const write = { bytes, version, ttlMs, fence }
+    const write = { encoded, version, ttlMs, fence }
     const store = () => this.backend.write(key, write, condition)
     return await this.changed(key, () => this.parts.guard.ask(() => `set '${key}'`, store), rings)
   }
@@ -248,7 +248,7 @@ export class Values<V> implements SharedValues<V> {
   }
 }
 
-const newVersion = (): string => randomBytes(12).toString('base64url')
+const newVersion = (): string => randomUUID()
 
 async function orOtherwise<T>(
   options: ReadOptions<T> | undefined,
