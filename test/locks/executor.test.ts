@@ -107,7 +107,7 @@ describe('executeWithLock', () => {
     expect(await given).toMatchObject({ executed: false })
   })
 
-  // docs/named-locks.md has it in full.
+  // getOrLoad of phaselock-state does it in full.
   test('a login that all share is made once, by whoever is first; the others find it', async () => {
     const { executor } = twoProcesses()
     const sessions: string[] = []
