@@ -99,4 +99,9 @@ export const BENCHMARKS = {
     module: './locks.mjs',
     takes: ['rounds'],
   },
+  state: {
+    about: 'values that all replicas share: reads and writes in a second in MongoDB and Redis, beside the plain driver',
+    module: './state.mjs',
+    takes: ['rounds'],
+  },
 }
