@@ -122,6 +122,27 @@ describe('phaselock-tasks', () => {
   })
 })
 
+describe('phaselock-state', () => {
+  test('is the built code, its types and nothing else', async () => {
+    const { files } = await pack('packages/state', '--dry-run')
+    const allowed = /^(dist\/.+\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/
+    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'dist/index.js', 'dist/index.d.ts']))
+  })
+
+  test('is of the same version as phaselock, which it takes as a peer, and depends on nothing else', async () => {
+    const [ours, its] = await Promise.all(
+      ['package.json', 'packages/state/package.json'].map(async (path) =>
+        JSON.parse(await readFile(join(root, path), 'utf8')),
+      ),
+    )
+    expect([its.version, its.peerDependencies.phaselock]).toEqual([ours.version, `^${ours.version}`])
+    expect(its.dependencies).toBeUndefined()
+    const { peerDependencies: peers, peerDependenciesMeta: optional } = its
+    expect(Object.keys(peers).filter((name) => !optional[name]?.optional)).toEqual(['mongodb', 'phaselock'])
+  })
+})
+
 describe('installed in an empty folder', () => {
   let folder: string
 
@@ -176,6 +197,22 @@ describe('installed in an empty folder', () => {
       console.log(all.filter((one) => one instanceof BoundLifecycle).map(({ name }) => name).join())`
     const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
     expect(stdout).toBe('api-gateway,runtime-domain,gateway-database,instance,kubernetes-job,bucket\n')
+  })
+
+  test('phaselock-state works with the phaselock beside it, and loads neither ioredis nor Nest', async () => {
+    await install('phaselock-state', 'packages/state')
+    const program = `
+      import { registerHooks } from 'node:module'
+      registerHooks({ resolve: (name, context, next) => {
+        if (/^(ioredis|@nestjs|csv-parse|read-excel-file)/.test(name)) throw new Error(name + ' is loaded by ' + context.parentURL)
+        return next(name, context)
+      } })
+      const { SharedStore, StoreUnavailable } = await import('phaselock-state')
+      const values = new SharedStore({ env: {} }).of('scenario', { ttl: '24h' })
+      await values.set('s1', { at: new Date(0) })
+      console.log(JSON.stringify(await values.get('s1')), await values.getOrLoad('s2', () => 7), StoreUnavailable.name)`
+    const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
+    expect(stdout).toBe('{"at":"1970-01-01T00:00:00.000Z"} 7 StoreUnavailable\n')
   })
 
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {
