@@ -11,7 +11,7 @@ const SYSTEM = [
   'tasks/**',
   'deploy/**',
   // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
-  'state/store/{conformance-redis,processes,redis-server}.test.ts',
+  'state/store/{conformance-redis,mongodb-away,processes,redis-server}.test.ts',
   'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down}.test.ts',
   'tools/**',
   // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.
