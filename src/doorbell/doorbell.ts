@@ -24,7 +24,8 @@ export interface DoorbellOptions {
 /**
  * The doorbell of a database, the collection `phaselock.doorbell` (docs/doorbell.md). It lets replicas know that there is something
  * to look for, so that they needn't wait for their next tick. Only a hint: a replica that hears it looks, and losing every ring
- * costs a tick.
+ * costs a tick. A package rings for a topic of its own, in place of a lifecycle's name; replicas ignore it.
+ * @example new Doorbell({ db, mode: 'capped', create: true, self: 'api-1' }).ring({ lifecycles: ['my-package'], phases: ['users'], ids: ['ann'] })
  */
 export class Doorbell extends Ringer {
   constructor(private readonly options: DoorbellOptions) {
@@ -33,7 +34,8 @@ export class Doorbell extends Ringer {
 
   /**
    * Listens to the rings of others for these lifecycles until it is stopped, whatever happens to the database. `onRing` calls never overlap; all
-   * rings during a call are merged into one more call.
+   * rings during a call are merged into one more call. A ring without phases may be about anything: rings may have been lost.
+   * @example doorbell.listen(['my-package'], async ({ ids }) => ids?.forEach((id) => cache.delete(id)))
    */
   listen(names: readonly string[], onRing: (ring: Ring) => Promise<unknown>): Listener {
     const { db, listeningDb = db, mode, create, self, clock = systemClock, onHearing = () => undefined } = this.options

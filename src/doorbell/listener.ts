@@ -45,6 +45,7 @@ export class Listener {
     this.running = this.run()
   }
 
+  /** Stops listening, within a second or two. */
   async stop(): Promise<void> {
     this.stopped.abort()
     this.stopWaiting?.()

@@ -7,7 +7,7 @@ export interface Ring {
   readonly lifecycles: readonly string[]
   /** Working phases with due documents, which can be claimed immediately; absent: look at everything. */
   readonly phases?: readonly string[] | undefined
-  /** The `_id`s of all that is due in the one phase named, so that it can be claimed without a look. Few and plain ones ({@link ringFor}). */
+  /** The `_id`s of all that is due in the one phase named, so that it can be claimed without a look. At most eight numbers, ObjectIds or strings of 64 characters. */
   readonly ids?: readonly unknown[] | undefined
 }
 
