@@ -44,7 +44,7 @@ export class Layer implements Hears {
 
   /** The value as it may be served; null: it has to be read. */
   get(key: string): Stored | undefined | null {
-    const kept = this.hears.isHearing ? this.kept.get(key) : undefined
+    const kept = this.kept.get(key)
     if (!kept) return null
     this.drop(key)
     if (kept.untilMs <= this.clock.monotonicMs()) return null
