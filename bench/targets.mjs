@@ -13,11 +13,6 @@ export const TARGETS = {
   bareStepsPerSecond: { least: 15_000, aim: 24_000, about: 'the same without data' },
   documentsPerSecond: { least: 9_000, aim: 12_500, about: 'no-op documents, insert to done' },
   floorShare: { least: 0.6, aim: 0.9, about: 'share of the hand-written floor in the same run' },
-  statePlainShare: {
-    least: 0.9,
-    aim: 1,
-    about: 'get and set of shared values beside the plain driver, the worst of them',
-  },
   wokenUnderLoadP95Ms: {
     least: 2_000,
     aim: 500,
