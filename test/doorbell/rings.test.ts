@@ -91,6 +91,12 @@ describe('what is rung', () => {
     expect(heardIn(entries, ['b'], 'me')).toBeUndefined()
   })
 
+  test("a package's topic is heard where it is listened to, and by no replica", () => {
+    const rung = { lifecycles: ['phaselock-state'], phases: ['config'], ids: ['default:limits'] }
+    expect(heardIn([rung], ['order', 'api-gateway'], 'me')).toBeUndefined()
+    expect(heardIn([rung], ['phaselock-state'], 'me')).toEqual(rung)
+  })
+
   test('may have been written by hand, with nonsense in it', () => {
     expect(heardIn([{ lifecycles: 'a' }], ['a'], 'me')).toEqual({ lifecycles: ['a'] })
     const nonsense = [{}, { lifecycles: 7 }, { lifecycles: [null] }, { lifecycles: ['a'], phases: { n: 1 }, by: 3 }]
