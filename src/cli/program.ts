@@ -32,6 +32,7 @@ import { registerStart } from './commands/start.js'
 import { registerStatus } from './commands/status.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
+import { registerPackages } from './package-commands.js'
 
 const EXIT_CODES = `
 Exit codes:
@@ -48,9 +49,10 @@ Give a document's _id as plain text, ObjectId("...") or Extended JSON. Settings:
 
 /**
  * The whole grammar of the command line.
+ * @param argv the command line to come, which decides if a package's commands are loaded
  * @param quiet errors of the command line are only thrown, not printed
  */
-export async function buildProgram(context: CliContext, quiet = false): Promise<Command> {
+export async function buildProgram(context: CliContext, quiet = false, argv: readonly string[] = []): Promise<Command> {
   const program = new Command('phaselock')
     .description('Documents with a phase in MongoDB, claimed by lockedAt and advanced step by step.')
     .version(await packageVersion(), '-V, --version', 'print the version')
@@ -100,6 +102,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerBackfills(program, context)
   registerRegions(program, context)
   registerOrphans(program, context)
+  await registerPackages(program, context, argv)
   registerDemo(program, context)
   registerCompletion(program, context)
   // Their surplus arguments are refused below, with a better message.

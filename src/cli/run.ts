@@ -20,7 +20,7 @@ export async function runCli(argv: readonly string[], given: Partial<CliContext>
   }
   const json = argv.includes('--json')
   try {
-    const program = await buildProgram(context, json)
+    const program = await buildProgram(context, json, argv)
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {

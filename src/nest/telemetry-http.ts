@@ -14,12 +14,15 @@ export interface TelemetrySources {
   readonly notReady: () => readonly string[] | Promise<readonly string[]>
   /** Returns in words what users have paused: a replica that waits for them is ready all the same. Default: pauses aren't shown. */
   readonly paused?: () => readonly string[] | Promise<readonly string[]>
+  /** Returns the problems of background work: the replica is ready all the same. Default: none is shown. */
+  readonly problems?: () => readonly string[] | Promise<readonly string[]>
 }
 
 const telemetrySources = t.object({
   registry: t.having(['metrics'], 'a registry of prom-client'),
   notReady: t.aFunction('a function that returns the reasons'),
   paused: t.optional(t.aFunction()),
+  problems: t.optional(t.aFunction()),
 })
 
 const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
@@ -49,8 +52,9 @@ class TelemetryController {
         const reasons = await this.sources.notReady()
         const replica = this.indicators.check('replica')
         const paused = [...((await this.sources.paused?.()) ?? [])]
-        if (reasons.length > 0) return replica.down({ reasons: [...reasons], ...(paused.length > 0 && { paused }) })
-        return paused.length > 0 ? replica.up({ paused }) : replica.up()
+        const problems = [...((await this.sources.problems?.()) ?? [])]
+        const also = { ...(paused.length > 0 && { paused }), ...(problems.length > 0 && { problems }) }
+        return reasons.length > 0 ? replica.down({ reasons: [...reasons], ...also }) : replica.up(also)
       },
     ])
   }

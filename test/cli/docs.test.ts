@@ -30,7 +30,17 @@ describe('docs/cli.md', () => {
   test('lists every metric', async () => {
     const { lifecycles } = new Schedules()
     const { registry, watch } = replicaMetrics({ db: { collection() {} } as never, lifecycles, processMetrics: false })
-    const counts = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0, replicas: {}, paused: [], limits: [] }
+    const counts = {
+      held: 0,
+      queued: 0,
+      running: 0,
+      abandoned: 0,
+      skipped: 0,
+      replicas: {},
+      paused: [],
+      problems: [],
+      limits: [],
+    }
     watch({ status: () => ({ identity: 'x', notReady: [], ...counts, doorbell: 'off' }) })
     const text = await page()
     for (const { name } of registry.getMetricsAsArray()) expect(text).toContain(`\`${name}`)

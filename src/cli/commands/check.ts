@@ -5,6 +5,7 @@ import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
+import { checkPackages } from '../package-commands.js'
 import { withDatabase } from './command.js'
 
 export function registerCheck(program: Command, context: CliContext): void {
@@ -16,7 +17,10 @@ export function registerCheck(program: Command, context: CliContext): void {
       const repair = options['repair'] === true
       return (repair ? onSystem : lookAtSystem)(context, options, async (system) => {
         const { db, models } = system
-        const act = () => checkDatabase({ db, models, repair })
+        const act = async () => [
+          ...(await checkDatabase({ db, models, repair })),
+          ...(await checkPackages(context, db)),
+        ]
         const checks = await recorded(system, { action: 'check --repair' }, act, endOfRepair)
         const findings = checks.flatMap((check) => check.findings)
         const left = findings.filter(({ repair }) => repair !== 'done').length

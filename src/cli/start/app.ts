@@ -65,6 +65,7 @@ export async function bootApp(
       registry: metrics.registry,
       notReady: () => replica?.status().notReady ?? ['starting'],
       paused: () => replica?.status().paused.map(({ text }) => text) ?? [],
+      problems: () => replica?.status().problems ?? [],
     })),
   ]
   const app = await create(imports, logger)

@@ -39,6 +39,11 @@ export interface AlongsideContext {
   wake(ids: readonly unknown[], news?: News): void
   /** Says that documents of this lifecycle may have come due in another way: this replica looks now, and the others are notified. */
   look(): void
+  /**
+   * Sets the source of this work's problems: one line each, empty while all is well. They are shown with `replica.status().problems` and `/readyz`;
+   * the replica is ready all the same.
+   */
+  report(problems: () => readonly string[]): void
 }
 
 /**
@@ -47,17 +52,23 @@ export interface AlongsideContext {
  */
 export type Alongside = (context: AlongsideContext) => Promise<void>
 
-type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal'>]
+type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal' | 'report'>]
 
 /** The background work of a replica's lifecycles. None of it delays or fails the start; work that doesn't end is left behind at the stop. */
 export class BackgroundTasks {
   private readonly stopped = new AbortController()
   private running: Promise<unknown> | undefined
+  private readonly sources = new Set<() => readonly string[]>()
 
   constructor(
     private readonly works: () => readonly Work[],
     private readonly logger: Logger,
   ) {}
+
+  /** The problems that running work reports. */
+  get problems(): string[] {
+    return [...this.sources].flatMap((source) => source())
+  }
 
   /** Returns before any of them has begun. */
   start(): void {
@@ -82,14 +93,33 @@ export class BackgroundTasks {
     // Not in the start's own turn: the part before its first pause delays nothing.
     await new Promise((resolve) => setImmediate(resolve))
     if (signal.aborted) return
+    let source: (() => readonly string[]) | undefined
+    const drop = () => {
+      if (source) this.sources.delete(source)
+    }
+    const report = (problems: () => readonly string[]) => {
+      drop()
+      source = () => {
+        try {
+          return problems()
+        } catch (error) {
+          return [
+            `${context.model.name}: the problems of its background work can't be read: ${causesText(recordedError(error)) || String(error)}`,
+          ]
+        }
+      }
+      this.sources.add(source)
+    }
     try {
-      await work({ ...context, signal })
+      await work({ ...context, signal, report })
       if (!signal.aborted) context.logger.debug(`${context.model.name}: its background work has ended`)
     } catch (error) {
       if (signal.aborted) return
       const known = recordedError(error)
       const why = `${known.message}${causesText(known)}`
       context.logger.error(`${context.model.name}: its background work has failed and isn't started again: ${why}`)
+    } finally {
+      drop()
     }
   }
 }

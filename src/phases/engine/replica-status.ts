@@ -18,11 +18,13 @@ interface Parts {
   readonly limitLeases: LimitLeases
   readonly liveReplicas: LiveReplicas
   readonly doorbell: DoorbellStatus
+  /** The problems that background work reports. */
+  readonly problems: readonly string[]
 }
 
 /** @param states the states of the replica itself in which it isn't ready */
 export function statusOf(parts: Parts, states: readonly string[]): ReplicaStatus {
-  const { identity, running, outage, registry, limitLeases, liveReplicas, doorbell } = parts
+  const { identity, running, outage, registry, limitLeases, liveReplicas, doorbell, problems } = parts
   const all = running.map(({ runner }) => runner.counts)
   const sum = (name: keyof LifecycleRunner['counts']) => all.reduce((n, counts) => n + counts[name], 0)
   const abandoned = sum('abandoned')
@@ -36,6 +38,7 @@ export function statusOf(parts: Parts, states: readonly string[]): ReplicaStatus
       ...running.flatMap(({ claimer }) => claimer.problem ?? []),
       ...(abandoned >= TOO_MANY_ABANDONED ? [`${abandoned} handlers were given up and still run`] : []),
     ],
+    problems,
     paused: running.flatMap(({ model: { name: lifecycle }, paused }) =>
       paused().pauses.map((pause) => {
         const { by, reason, since, until, ...target } = pause

@@ -252,7 +252,8 @@ export class Replica {
   status(): ReplicaStatus {
     const { env, running, outage } = this
     const states = [...(this.stopping ? ['stopping'] : []), ...(this.prepared ? [] : ['not started'])]
-    return statusOf({ ...env, running, outage, doorbell: this.doorbell.status }, states)
+    const [doorbell, problems] = [this.doorbell.status, [...new Set(this.backgroundTasks.problems)]]
+    return statusOf({ ...env, running, outage, doorbell, problems }, states)
   }
 
   /** The terms in force for a lifecycle. @internal */

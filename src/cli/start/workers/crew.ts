@@ -106,12 +106,17 @@ export class Crew {
     return [...new Set((await this.answersOf('paused')).flat().map(String))]
   }
 
+  /** The problems of background work in any of the workers that answer. */
+  async problems(): Promise<string[]> {
+    return [...new Set((await this.answersOf('problems')).flat().map(String))]
+  }
+
   /** The metrics of the workers that answer. */
   metrics(): Promise<(readonly unknown[])[]> {
     return this.answersOf('metrics')
   }
 
-  private async answersOf(about: 'paused' | 'metrics'): Promise<(readonly unknown[])[]> {
+  private async answersOf(about: 'paused' | 'problems' | 'metrics'): Promise<(readonly unknown[])[]> {
     const asked = [...this.working.values()].filter((link) => !isSilent(link))
     const answers = await Promise.all(asked.map((link) => link.ask(about)))
     return answers.filter((answer) => answer !== undefined)

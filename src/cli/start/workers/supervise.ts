@@ -79,6 +79,11 @@ async function serve(workspace: Workspace, { settings, logger }: StartOptions, c
     ofWorkers: () => crew.metrics(),
     counts: () => ({ wanted: crew.size, working: crew.working.size, restarts: crew.restarts }),
   })
-  const sources = { registry: metrics, notReady: () => crew.notReady(), paused: () => crew.paused() }
+  const sources = {
+    registry: metrics,
+    notReady: () => crew.notReady(),
+    paused: () => crew.paused(),
+    problems: () => crew.problems(),
+  }
   return serveHttp(workspace, sources, settings, logger)
 }

@@ -22,7 +22,7 @@ export interface WorkerConfig {
 }
 
 /** The subject of a request; 'life' asks for a sign that its event loop is running. */
-export type About = 'life' | 'readiness' | 'paused' | 'metrics'
+export type About = 'life' | 'readiness' | 'paused' | 'problems' | 'metrics'
 
 export type ToWorker =
   | { readonly kind: 'configure'; readonly config: WorkerConfig }

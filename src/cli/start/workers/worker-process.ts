@@ -33,6 +33,7 @@ async function answer({ ask, about }: Extract<ToWorker, { kind: 'ask' }>): Promi
     life: () => [],
     readiness: () => running?.replica.status().notReady ?? ['starting'],
     paused: () => running?.replica.status().paused.map(({ text }) => text) ?? [],
+    problems: () => running?.replica.status().problems ?? [],
     metrics: async () => (await running?.metrics?.registry.getMetricsAsJSON()) ?? [],
   }
   tell({ kind: 'answer', ask, answer: await answers[about]() })

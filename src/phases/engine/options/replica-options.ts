@@ -160,6 +160,8 @@ export interface ReplicaStatus {
   readonly identity: string
   /** The reasons why it isn't ready; empty: it is. */
   readonly notReady: readonly string[]
+  /** The problems that background work of its lifecycles reports, one line each; the replica is ready all the same. */
+  readonly problems: readonly string[]
   /** The pauses of its lifecycles, as of its last look; a replica that waits for them is ready all the same. */
   readonly paused: readonly PausedWork[]
   /** The number of documents that it holds. */

@@ -1,0 +1,13 @@
+/**
+ * The commands that this package adds to the command line of phaselock.
+ *
+ * @packageDocumentation
+ */
+import type { PackageCheck, PackageCommands } from 'phaselock/tasks'
+import { checkConfigs, configCommands } from './config-commands.js'
+
+/** By the name of the command: `phaselock config`. */
+export const commands: PackageCommands = { config: configCommands }
+
+/** The findings of `phaselock check`: stored configurations that a running process refuses. */
+export const check: PackageCheck = checkConfigs
