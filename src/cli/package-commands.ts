@@ -11,6 +11,7 @@ import { byAndReason, byFrom } from './by.js'
 import { merged, withDatabase } from './commands/command.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from './context.js'
 import { CliError, EXIT } from './errors.js'
+import { isKnown } from './report-error.js'
 
 /** The commands that packages beside phaselock bring, with what each does. */
 const COMMANDS = [
@@ -114,9 +115,19 @@ function register(parent: Command, { name }: Known, one: PackageCommand, context
         reason: options['reason'] as string | undefined,
       }
       const target = call.args[0] === undefined ? {} : { target: `${name} ${call.args[0]}` }
-      print(context, options, await recorded(system, { action, ...target }, () => one.run(call), endOf))
+      print(
+        context,
+        options,
+        await recorded(system, { action, ...target }, () => one.run(call).catch(forPeople), endOf),
+      )
     })
   })
+}
+
+/** Errors that a package names are for the reader, without a stack; a TypeError is a bug, and keeps it. */
+function forPeople(error: unknown): never {
+  const isNamed = error instanceof Error && !/^([A-Z][a-z]+|URI)?Error$/.test(error.name)
+  throw isNamed && !isKnown(error) ? new CliError(error.name, EXIT.failure, error.message, { cause: error }) : error
 }
 
 const endOf = ({ audit: { unchanged, ...around } = {} }: PackageAnswer): AuditedEnd => ({

@@ -81,8 +81,11 @@ function valueIn(env: Environment, variable: string): string | undefined {
   return value && !isKubernetesVariable(variable, value) ? value : undefined
 }
 
+/** Variables that packages beside phaselock read (docs/state.md). */
+const OF_PACKAGES = ['PHASELOCK_ENVIRONMENT', 'PHASELOCK_STATE_KEYS']
+
 function unknownVariables(env: Environment): string[] {
-  const known = SETTINGS.map((setting) => setting.variable)
+  const known = [...SETTINGS.map((setting) => setting.variable), ...OF_PACKAGES]
   const ours = known.filter((name) => name.startsWith(PREFIX))
   return Object.entries(env)
     .filter(([name, value]) => value && name.startsWith(PREFIX) && !NO_SETTINGS.test(name))

@@ -25,8 +25,8 @@ const laterMail = defineConfig({
 const ana = { by: 'ana', reason: 'the new relay' }
 
 describe('ConfigStore', () => {
-  const database = useDatabase()
   const ends = useEnds()
+  const database = useDatabase()
   const opened = async (options: Partial<ConfigStoreOptions> = {}) => {
     const store = new ConfigStore({ db: database.db, configs: [mail], ...options })
     await store.start()
@@ -60,6 +60,13 @@ describe('ConfigStore', () => {
       { host: 'a', port: 587 },
       { host: 'b', port: 25 },
     ])
+  })
+
+  test('takes over a change without the doorbell, with its next look', async () => {
+    const [one, other] = [await opened({ doorbell: false }), await opened({ doorbell: false })]
+    const heard = new Promise((resolve) => other.onChange(mail, resolve))
+    await one.set(mail, { host: 'a' }, ana)
+    expect(await heard).toEqual({ host: 'a', port: 587 })
   })
 
   test('of ten changes on the base of one version, one is stored; without a base all are, one version each', async () => {
@@ -157,7 +164,7 @@ describe('ConfigStore', () => {
       /expected name, schema and initial, got also other; name: expected 1 to 200 letters.* got "a b"; schema: expected one of Standard Schema/,
     )
     expect(() => new ConfigStore({ db: database.db, configs: [mail, mail], what: 1 } as never)).toThrow(
-      /got also what; configs: expected names that differ, got mail twice/,
+      /unknown option 'what'; known: db, .*; configs: expected names that differ, got mail twice/,
     )
     const config = new ConfigStore({ db: database.db, configs: [mail] })
     expect(() => config.get(mail)).toThrow('expected start() to have ended before mail is read')

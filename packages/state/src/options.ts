@@ -70,3 +70,19 @@ export const aDuration =
     if (ms > 0 && ms <= durationMs(most)) return ms
     throw new Error(`${name}: expected more than 0 and at most ${most}, got ${shown(value)}`)
   }
+
+/** Refuses an option that isn't given. */
+export const required =
+  <T>(reads: Reads<T | undefined>): Reads<T> =>
+  (value, name) => {
+    const read = reads(value ?? null, name)
+    return read as T
+  }
+
+export const aText = optional<string>((value) => typeof value === 'string', 'text')
+
+/** The name of an environment. */
+export const anEnvironment = optional<string>(
+  (value) => typeof value === 'string' && /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value),
+  "1 to 64 letters, digits, '.', '_' or '-', of which the first is a letter or digit",
+)

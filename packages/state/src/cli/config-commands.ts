@@ -1,11 +1,9 @@
 import { BSON } from 'mongodb'
 import { UsageError } from 'phaselock/operations'
-import type { PackageCall, PackageCheck, PackageCommand } from 'phaselock/tasks'
+import { Doorbell, type PackageCall, type PackageCheck, type PackageCommand } from 'phaselock/tasks'
 import {
-  AN_ENVIRONMENT,
-  type ConfigPlace,
+  CONFIG_RING,
   type ConfigVersion,
-  ENVIRONMENT,
   listConfigs,
   rollBackConfig,
   storeConfig,
@@ -13,9 +11,9 @@ import {
   unknownConfig,
   versionOf,
 } from '../config/versions.js'
+import { ENVIRONMENT_OPTION, placeOf } from './place.js'
 
 const A_CONFIG = { '<name>': "the configuration's name" }
-const ENVIRONMENT_OPTION = { '--environment <name>': 'the environment (PHASELOCK_ENVIRONMENT; default: default)' }
 const EXPECT_VERSION = { '--expect-version <n>': 'only if this version is still stored; 0: only if none is' }
 
 /** `phaselock config`. */
@@ -82,6 +80,7 @@ export const configCommands: readonly PackageCommand[] = [
         ...authorOf(call),
         expectVersion: wholeNumber(call, 'expectVersion'),
       })
+      await ring(call)
       return changed(
         name,
         before,
@@ -130,6 +129,7 @@ export const configCommands: readonly PackageCommand[] = [
         to: wholeNumber(call, 'to'),
         expectVersion: wholeNumber(call, 'expectVersion'),
       })
+      await ring(call)
       const from = wholeNumber(call, 'to') ?? before.version - 1
       return changed(
         name,
@@ -141,11 +141,11 @@ export const configCommands: readonly PackageCommand[] = [
   },
 ]
 
-function placeOf({ db, env, options }: PackageCall): ConfigPlace {
-  const environment = (options['environment'] as string | undefined) ?? (env['PHASELOCK_ENVIRONMENT'] || 'default')
-  if (!ENVIRONMENT.test(environment))
-    throw new UsageError(`--environment: expected ${AN_ENVIRONMENT}, got ${environment}`)
-  return { db, environment }
+/** The app's processes look now. */
+async function ring({ db }: PackageCall): Promise<void> {
+  const doorbell = new Doorbell({ db, mode: 'capped', create: false, self: 'phaselock config' })
+  doorbell.ring(CONFIG_RING)
+  await doorbell.flush()
 }
 
 async function storedFor(call: PackageCall) {

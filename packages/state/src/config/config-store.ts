@@ -1,16 +1,18 @@
+import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Db } from 'mongodb'
-import { type AlongsideContext, InvalidOptions, type Logger } from 'phaselock'
+import type { AlongsideContext, Logger } from 'phaselock'
 import { UsageError } from 'phaselock/operations'
+import { Doorbell, type Listener } from 'phaselock/tasks'
+import { aFlag, anEnvironment, aText, checked, having, type Reads, required } from '../options.js'
 import { type ConfigDefinition, InvalidConfig } from './definition.js'
 import { judged } from './schema.js'
 import {
-  AN_ENVIRONMENT,
+  CONFIG_RING,
   type ConfigChange,
   type ConfigDocument,
   type ConfigPlace,
   type ConfigVersion,
-  ENVIRONMENT,
   noteRefusal,
   prepareConfig,
   REFUSAL_LASTS_MS,
@@ -37,8 +39,31 @@ export interface ConfigStoreOptions {
   readonly environment?: string | undefined
   /** The name of this process, for people. Default: the host's name and the process id. */
   readonly name?: string | undefined
+  /** False: neither rings nor listens, and sees changes within a second. Default true. */
+  readonly doorbell?: boolean | undefined
+  /** The same database on a client made for listening (`doorbellClient`). Default: `db`; listening takes a connection of its pool. */
+  readonly doorbellDb?: Db | undefined
   /** Default: nowhere. */
   readonly logger?: Pick<Logger, 'info' | 'warn'> | undefined
+}
+
+const aListOfConfigs: Reads<readonly ConfigDefinition[]> = (value, option) => {
+  if (!Array.isArray(value) || !value.every((one) => typeof one?.name === 'string'))
+    throw new Error(`${option}: expected a list of what defineConfig returns, got ${typeof value}`)
+  const names = value.map(({ name }) => name)
+  const twice = names.find((one, i) => names.indexOf(one) !== i)
+  if (twice === undefined) return value
+  throw new Error(`${option}: expected names that differ, got ${twice} twice`)
+}
+
+const toOpen = {
+  db: required(having<Db>(['collection', 'command'], 'a Db of the mongodb driver')),
+  configs: aListOfConfigs,
+  environment: anEnvironment,
+  name: aText,
+  doorbell: aFlag,
+  doorbellDb: having<Db>(['collection', 'command'], 'a Db of the mongodb driver'),
+  logger: having<Logger>(['info', 'warn'], 'a logger'),
 }
 
 /** The value of one configuration in this process. */
@@ -76,32 +101,21 @@ export class ConfigStore {
   private looking: Promise<void> | undefined
   private timer: NodeJS.Timeout | undefined
   private isStarted = false
+  private readonly doorbell: Doorbell | undefined
+  private listener: Listener | undefined
   private outage: unknown
 
   /** @throws InvalidOptions if two configurations share a name, or an option is unknown */
   constructor(options: ConfigStoreOptions) {
-    const {
-      db,
-      configs,
-      environment = process.env['PHASELOCK_ENVIRONMENT'] || 'default',
-      name,
-      logger,
-      ...others
-    } = options
-    const unknown = Object.keys(others)
-    const names = configs.map((one) => one.name)
-    const twice = names.find((one, i) => names.indexOf(one) !== i)
-    const problems = [
-      ...unknown.map((option) => `expected db, configs, environment, name and logger, got also ${option}`),
-      ...(ENVIRONMENT.test(environment)
-        ? []
-        : [`environment: expected ${AN_ENVIRONMENT}, got ${JSON.stringify(environment)}`]),
-      ...(twice === undefined ? [] : [`configs: expected names that differ, got ${twice} twice`]),
-    ]
-    if (problems.length > 0) throw new InvalidOptions('new ConfigStore', problems)
+    const read = checked('new ConfigStore', toOpen, options)
+    const { db, configs, name, logger } = options
+    const { environment = process.env['PHASELOCK_ENVIRONMENT'] || 'default' } = read
     this.place = { db, environment }
     this.self = name ?? `${hostname()}/${process.pid}`
     this.logger = logger
+    const { doorbellDb: listeningDb, doorbell = true } = options
+    const self = `${this.self}/${randomUUID()}`
+    this.doorbell = doorbell ? new Doorbell({ db, listeningDb, mode: 'capped', create: true, self }) : undefined
     this.inForce = new Map(
       configs.map((definition) => [
         definition.name,
@@ -128,6 +142,9 @@ export class ConfigStore {
     await prepareConfig(this.place.db)
     await this.look()
     this.isStarted = true
+    this.listener = this.doorbell?.listen(CONFIG_RING.lifecycles, async ({ phases }) => {
+      if (!phases || phases.includes('config')) await this.look().catch(() => undefined)
+    })
     this.follow()
   }
 
@@ -135,7 +152,8 @@ export class ConfigStore {
   async stop(): Promise<void> {
     this.isStarted = false
     clearTimeout(this.timer)
-    await this.looking?.catch(() => undefined)
+    await Promise.all([this.listener?.stop(), this.doorbell?.flush(), this.looking?.catch(() => undefined)])
+    this.listener = undefined
   }
 
   /** The value in force that the schema has returned: the same object until it changes. @throws UsageError before `start()` has ended */
@@ -303,6 +321,7 @@ export class ConfigStore {
   }
 
   private async changed(version: ConfigVersion): Promise<ConfigVersion> {
+    this.doorbell?.ring(CONFIG_RING)
     await this.look()
     return version
   }

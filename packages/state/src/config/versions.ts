@@ -1,9 +1,12 @@
 import { BSON, type Collection, type Db } from 'mongodb'
 import { NotFound, Refused, UsageError } from 'phaselock/operations'
-import { isDuplicateKey, protocolCollection } from 'phaselock/tasks'
+import { isDuplicateKey, protocolCollection, type Ring } from 'phaselock/tasks'
 
 /** The collection of all configurations, one document each, with its history. */
 export const CONFIG_COLLECTION = 'phaselock.config'
+
+/** Rung after a change. No lifecycle has this name, so replicas ignore it. */
+export const CONFIG_RING: Ring = { lifecycles: ['phaselock-state'], phases: ['config'] }
 
 /** The limits of one configuration: the size of a value, and the number of versions that are kept, the one in force included. */
 export const LARGEST_VALUE = 256 * 1024
@@ -15,8 +18,6 @@ export const REFUSAL_LASTS_MS = 180_000
 
 export const A_NAME = "1 to 200 letters, digits, '-', '_' and '.'"
 export const isName = (name: unknown): name is string => typeof name === 'string' && /^[\w.-]{1,200}$/.test(name)
-export const AN_ENVIRONMENT = "1 to 100 letters, digits, '-', '_' and '.'"
-export const ENVIRONMENT = /^[\w.-]{1,100}$/
 
 /** One version of a configuration. */
 export interface ConfigVersion<T = unknown> {

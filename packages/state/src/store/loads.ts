@@ -17,7 +17,7 @@ const LOOK_EVERY_MS = 200
 /** One load of a key, with all that belongs to it. Values are encoded: each caller decodes a copy of its own. */
 export interface Load {
   readonly key: string
-  readonly load: (context: LoadContext) => Promise<Encoded>
+  readonly load: (context: Omit<LoadContext, 'keepFor'>) => Promise<Encoded>
   readonly isFresh: (encoded: Encoded) => boolean
   /** From the layer too. */
   readonly look: () => Promise<Stored | undefined>
@@ -102,7 +102,7 @@ export class Loads {
           watch.stop()
           return came ?? this.loadNow(load, fence, signal)
         },
-        { name: lockNameOf(key), lockAtMostFor: lockAtMostForMs, waitFor: lockWaitMs, signal: found.signal },
+        { name: lockNameOf(key), lockAtMostFor: `${lockAtMostForMs}ms`, waitFor: `${lockWaitMs}ms`, signal: found.signal },
       )
       if (outcome.executed) return outcome.result
       const stored = came ?? (await this.lookFresh(load))

@@ -49,6 +49,11 @@ export interface LoadContext {
   readonly key: string
   /** Aborts when the lock is lost, at the latest after `lockAtMostFor`: another process may then load. */
   readonly signal: AbortSignal
+  /**
+   * Sets the ttl of the value that is loaded, where only its source knows it; it takes the place of `ttl`.
+   * @throws Error for a duration of 0 or less
+   */
+  keepFor(ttl: Duration): void
 }
 
 /** The options of `getOrLoad`. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOptions } from 'phaselock'
+import { type Duration, InvalidOptions } from 'phaselock'
 import { aDuration, aFunction, checked, type Reads } from '../options.js'
 import { sleep } from '../time.js'
 import type { Backend, Condition, Stored } from './backend.js'
@@ -151,10 +151,13 @@ export class Values<V> implements SharedValues<V> {
       isFresh,
       ...read
     } = checked('getOrLoad', toLoad, options)
-    const ttlMs = read.ttl ?? this.settings.ttlMs
+    let ttlMs = read.ttl ?? this.settings.ttlMs
+    const keepFor = (ttl: Duration) => {
+      ttlMs = aDuration()(ttl, 'keepFor')
+    }
     const encoded = await this.loads.get({
       key,
-      load: async (context) => encode(key, await load(context)),
+      load: async (context) => encode(key, await load({ ...context, keepFor })),
       isFresh: (stored) => isFresh === undefined || isFresh(decode(key, stored) as never),
       look: () => this.read(key, true),
       lookAgain: () => this.readStore(key, true),
