@@ -25,6 +25,8 @@ const SYSTEM = [
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
   'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-isolation}.test.ts',
+  // Repositories that git reads, and servers in front of it.
+  'repositories/git/**',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',
