@@ -18,4 +18,6 @@
  * @packageDocumentation
  */
 export * from './chunk/index.js'
+export * from './compare/index.js'
+export * from './select/index.js'
 export * from './source/index.js'

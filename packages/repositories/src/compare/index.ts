@@ -1,0 +1,1 @@
+export { type Changes, compare, type ListedFile, type RecordedFile, type Renamed } from './compare.js'
