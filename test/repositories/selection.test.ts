@@ -83,11 +83,13 @@ test('attributes of a deeper folder count more, and hold for what is below it', 
   ).toEqual([true, false, true, true, false])
 })
 
-test('a pattern of many stars is matched quickly', () => {
-  const files = new GeneratedFiles([
-    { folder: '', text: `${'*'.repeat(400)}b${'**/'.repeat(100)}c linguist-generated` },
-  ])
+test('no pattern takes long: they come from repositories', () => {
+  const patterns = ['**/'.repeat(100), '**/a/'.repeat(50), '*a'.repeat(50), '*'.repeat(400)]
+  const text = patterns.map((pattern) => `${pattern}c linguist-generated`).join('\n')
+  const files = new GeneratedFiles([{ folder: '', text }])
   expect(files.has(`${'a/'.repeat(200)}d`)).toBe(false)
+  expect(files.has(`${'a'.repeat(400)}d`)).toBe(false)
+  expect(files.has(`${'a/'.repeat(200)}c`)).toBe(true)
 })
 
 test.each([

@@ -1,5 +1,10 @@
+import { glob } from './glob.js'
+
 /** The attributes that say a file is generated: GitHub's, and GitLab's own. */
 const NAMES = new Set(['linguist-generated', 'gitlab-generated'])
+
+/** The lines of one file that are read. */
+const MOST_LINES = 1_000
 
 interface Rule {
   readonly matches: (path: string) => boolean
@@ -48,7 +53,8 @@ function parentOf(path: string): string | undefined {
 }
 
 function rulesOf(text: string): Rule[] {
-  return text.split('\n').flatMap((line) => {
+  const lines = text.split('\n', MOST_LINES)
+  return lines.flatMap((line) => {
     const [, quoted, plain, attributes] = /^\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"]\S*))\s+(.*)$/.exec(line.trimEnd()) ?? []
     const pattern = quoted ?? plain
     // git itself ignores negative patterns and comments here.
@@ -59,43 +65,6 @@ function rulesOf(text: string): Rule[] {
       return [mark === '!' ? undefined : mark !== '-' && value !== 'false']
     })
     if (said.length === 0) return []
-    return [{ matches: matcher(pattern), generated: said.at(-1) }]
+    return [{ matches: glob(pattern), generated: said.at(-1) }]
   })
-}
-
-/** A pattern as git matches it against a path: without a slash against the name alone, else against the whole path. */
-function matcher(pattern: string): (path: string) => boolean {
-  const hasSlash = pattern.includes('/')
-  const compiled = new RegExp(`^${regexText(pattern.replace(/^\//, ''))}$`, 'su')
-  return hasSlash ? (path) => compiled.test(path) : (path) => compiled.test(path.slice(path.lastIndexOf('/') + 1))
-}
-
-function regexText(pattern: string): string {
-  // Stars in a row are one, so that no pattern makes the match take long.
-  const parts = pattern.match(/\*\*\/|\/\*\*$|\*+|\?|\[!?\]?[^\]]*\]|\\.|./gsu) ?? []
-  return parts
-    .map((part, i) => {
-      if (part === '**/' && (i === 0 || parts[i - 1]?.endsWith('/'))) return '(?:[^/]+/)*'
-      if (part === '**/') return '[^/]*/'
-      if (part === '/**') return '/.+'
-      if (part.startsWith('*')) return '[^/]*'
-      if (part === '?') return '[^/]'
-      if (part.length > 2 && part.startsWith('[')) return classText(part)
-      return literal(part.length > 1 && part.startsWith('\\') ? part.slice(1) : part)
-    })
-    .join('')
-}
-
-const literal = (character: string): string => character.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')
-
-function classText(part: string): string {
-  const isNegative = /^\[[!^]/.test(part)
-  const inner = part.slice(isNegative ? 2 : 1, -1).replace(/[\\\]^[]/g, '\\$&')
-  const text = `(?!/)[${isNegative ? '^' : ''}${inner}]`
-  try {
-    new RegExp(text, 'u')
-    return text
-  } catch {
-    return literal(part)
-  }
 }
