@@ -1,0 +1,1 @@
+export type { Embed, Embedded, Embedder, Embeddings, KeptVectors } from './embedder.js'
