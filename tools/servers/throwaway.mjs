@@ -21,6 +21,7 @@ const LOG_TAIL = 2_000
  * - `program`: its path
  * - `user`: `{ uid, gid }` that it runs as, `undefined` for ours
  * - `stopSignal`: a clean stop that doesn't wait for clients; `cutSignal`: the quickest stop that leaves nothing behind
+ * - `env`: further variables of its environment
  * - `prepare(folder)`: once, before the first start
  * - `args(folder, port)`: its arguments
  * - `isReady(folder, port, pid)`: whether it answers
@@ -96,7 +97,7 @@ async function start(folder, port, kind, guard) {
     stdio: ['ignore', log, log],
     cwd: folder,
     detached: true,
-    env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' },
+    env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC', ...kind.env },
     ...kind.user,
   })
   closeSync(log)

@@ -14,9 +14,14 @@ export interface Embedder {
   readonly model: string
   /** The count of numbers in each vector. */
   readonly dimensions: number
-  /** The characters of a text that the model reads, counted from its start. Longer ones are embedded all the same, counted, and reported once. Default: no limit. */
+  /**
+   * The tokens of a text that the model reads, counted from its start. Longer texts are embedded all the same, counted, and reported once.
+   * Default: no limit.
+   */
   readonly window?: number | undefined
-  /** The most texts of one call. Default 64. */
+  /** Counts the tokens of a text, for `window`. Default: estimated as one token for 3.5 characters, as in code. */
+  readonly countTokens?: ((text: string) => number) | undefined
+  /** The most texts of one call. Default 32. */
   readonly batch?: number | undefined
 }
 

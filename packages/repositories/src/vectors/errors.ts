@@ -72,3 +72,15 @@ export class InvalidFilter extends Error {
 export class WrongVector extends Error {
   override readonly name = 'WrongVector'
 }
+
+/** The server refuses a call, and would refuse it again: the key, the rights, or a request that it doesn't understand. */
+export class VectorStoreRefused extends Error {
+  override readonly name = 'VectorStoreRefused'
+  constructor(
+    readonly store: string,
+    problem: string,
+    options: { cause?: unknown } = {},
+  ) {
+    super(`the vector store (${store}) refuses a call: ${problem}`, options)
+  }
+}
