@@ -19,5 +19,8 @@
  */
 export * from './chunk/index.js'
 export * from './compare/index.js'
+export * from './embeddings/index.js'
 export * from './select/index.js'
 export * from './source/index.js'
+export * from './sync/index.js'
+export * from './vectors/index.js'

@@ -1,0 +1,68 @@
+import { compare } from '../compare/index.js'
+import { ATTRIBUTES_FILE, type AttributesFile, GeneratedFiles, Selection } from '../select/index.js'
+import type { Head, Source, TreeEntry } from '../source/index.js'
+import type { PlannedChanges, PlannedFile, Repository } from './documents.js'
+import type { Records } from './records.js'
+
+const ATTRIBUTES_BYTES = 262_144
+const MOST_ATTRIBUTES = 1_000
+
+/** A listing compared with the records. */
+export interface Listed {
+  readonly changes: PlannedChanges
+  /** The number of files that the owner's patterns take. */
+  readonly listed: number
+  readonly bytesOf: (file: PlannedFile) => number | undefined
+}
+
+/** Lists a commit and compares it with the records of its repository. */
+export async function listed(
+  source: Source,
+  head: Head,
+  repository: Repository,
+  records: Records,
+  version: string,
+  signal: AbortSignal,
+): Promise<Listed> {
+  const selection = new Selection(repository)
+  const entries: TreeEntry[] = []
+  const attributes: TreeEntry[] = []
+  const paths = new Set<string>()
+  for await (const entry of source.tree(head, { signal })) {
+    if (isAttributes(entry) && attributes.length < MOST_ATTRIBUTES) attributes.push(entry)
+    // A listing that mends odd names may give two files one path: the first one counts.
+    if (!selection.takes(entry.path) || paths.has(entry.path)) continue
+    paths.add(entry.path)
+    entries.push(entry)
+  }
+  const generated = new GeneratedFiles(await attributesOf(source, head, attributes, signal))
+  const bytes = new Map(entries.map(({ path, bytes: size }) => [path, size]))
+  const files = entries.map((entry): PlannedFile => {
+    const skipped = selection.reason(entry, generated)
+    return { path: entry.path, blob: entry.blob, ...(skipped ? { skipped } : {}) }
+  })
+  const recorded = []
+  for await (const record of records.ofRepository(repository._id)) recorded.push(record)
+  return { changes: compare(files, recorded, version), listed: files.length, bytesOf: ({ path }) => bytes.get(path) }
+}
+
+const isAttributes = ({ path, kind, bytes = 0 }: TreeEntry): boolean =>
+  kind === 'file' && bytes <= ATTRIBUTES_BYTES && (path === ATTRIBUTES_FILE || path.endsWith(`/${ATTRIBUTES_FILE}`))
+
+async function attributesOf(
+  source: Source,
+  head: Head,
+  entries: readonly TreeEntry[],
+  signal: AbortSignal,
+): Promise<AttributesFile[]> {
+  if (entries.length === 0) return []
+  const blobs = entries.map(({ blob }) => blob)
+  const files: AttributesFile[] = []
+  let i = 0
+  for await (const { content } of source.blobs(head, blobs, { signal, maxBytes: ATTRIBUTES_BYTES })) {
+    const { path } = entries[i++]!
+    const folder = path.slice(0, Math.max(0, path.length - ATTRIBUTES_FILE.length - 1))
+    if (content) files.push({ folder, text: content.toString('utf8') })
+  }
+  return files
+}

@@ -1,0 +1,155 @@
+import { createHash } from 'node:crypto'
+import type { Collection, Db } from 'mongodb'
+import type { RecordedFile } from '../compare/index.js'
+import { type Batch, COLLECTIONS, type FileRecord, type PlannedChanges, type PlannedFile } from './documents.js'
+
+const BATCH_FILES = 200
+const REMOVED_PATHS = 1_000
+/** The bytes that count for a file where the listing doesn't say its size. */
+const UNKNOWN_BYTES = 10_000
+const BATCH_BYTES = 2_000_000
+
+/** The records of files, and the plans of syncs. Every write carries its step's fence, so a late writer changes nothing that is newer. */
+export class Records {
+  private readonly files: Collection<FileRecord>
+  private readonly batches: Collection<Batch>
+
+  constructor(private readonly db: Db) {
+    this.files = db.collection(COLLECTIONS.files)
+    this.batches = db.collection(COLLECTIONS.batches)
+  }
+
+  async createIndexes(): Promise<void> {
+    await this.files.createIndex({ repository: 1, path: 1 })
+    await this.batches.createIndex({ sync: 1 })
+    await this.db.collection(COLLECTIONS.syncs).createIndex({ repository: 1, startedAt: -1 })
+  }
+
+  /** The fields of each file that a comparison needs. */
+  async *ofRepository(repository: string): AsyncGenerator<RecordedFile> {
+    const projection = { _id: 0, path: 1, blob: 1, version: 1, skipped: 1 }
+    yield* this.files.find({ repository }, { projection, batchSize: 5_000 })
+  }
+
+  list(repository: string, under?: string): Promise<FileRecord[]> {
+    const below = under ? { path: { $gte: `${under}/`, $lt: `${under}0` } } : {}
+    return this.files
+      .find({ repository, ...below })
+      .sort({ path: 1 })
+      .limit(10_000)
+      .toArray()
+  }
+
+  /** The number of files and chunks of a repository. */
+  async count(repository: string): Promise<{ files: number; chunks: number }> {
+    const [found] = await this.files
+      .aggregate<{ files: number; chunks: number }>([
+        { $match: { repository } },
+        { $group: { _id: null, files: { $sum: 1 }, chunks: { $sum: '$chunks' } } },
+      ])
+      .toArray()
+    return { files: found?.files ?? 0, chunks: found?.chunks ?? 0 }
+  }
+
+  async chunksByPath(repository: string): Promise<Map<string, { chunks: number; blob: string }>> {
+    const projection = { _id: 0, path: 1, blob: 1, chunks: 1 }
+    const found = await this.files.find({ repository }, { projection, batchSize: 5_000 }).toArray()
+    return new Map(found.map(({ path, blob, chunks }) => [path, { chunks, blob }]))
+  }
+
+  async write(records: readonly Omit<FileRecord, '_id' | 'folder'>[]): Promise<void> {
+    if (records.length === 0) return
+    const writes = records.map((record) => {
+      const _id = idOf(record.repository, record.path)
+      const folder = record.path.slice(0, Math.max(0, record.path.lastIndexOf('/')))
+      const filter = { _id, fence: { $lte: record.fence } }
+      return { replaceOne: { filter, replacement: { ...record, folder }, upsert: true } }
+    })
+    try {
+      await this.files.bulkWrite(writes, { ordered: false })
+    } catch (error) {
+      // The record is there with a higher fence: a later sync has written it.
+      const { writeErrors } = error as { writeErrors?: { code: number } | { code: number }[] }
+      const errors = [writeErrors ?? []].flat()
+      if (errors.length === 0 || errors.some(({ code }) => code !== 11_000)) throw error
+    }
+  }
+
+  async remove(repository: string, paths: readonly string[], fence: number): Promise<void> {
+    const _id = { $in: paths.map((path) => idOf(repository, path)) }
+    await this.files.deleteMany({ _id, fence: { $lte: fence } })
+  }
+
+  /** Lets the next comparison see these files as changed. */
+  async markDamaged(repository: string, paths: readonly string[]): Promise<void> {
+    for (let from = 0; from < paths.length; from += REMOVED_PATHS) {
+      const _id = { $in: paths.slice(from, from + REMOVED_PATHS).map((path) => idOf(repository, path)) }
+      await this.files.updateMany({ _id }, { $set: { version: 'damaged' } })
+    }
+  }
+
+  async removeAll(repository: string): Promise<void> {
+    await this.files.deleteMany({ repository })
+  }
+
+  /** Stores a plan. Its batches are under the fence of the step that made it, so one that a late step makes is never read. */
+  async plan(
+    sync: string,
+    fence: number,
+    changes: PlannedChanges,
+    bytesOf: (file: PlannedFile) => number | undefined,
+  ): Promise<{ toIndex: number; toRemove: number; filesToIndex: number }> {
+    await this.dropPlans(sync)
+    const files = [...changes.added, ...changes.changed, ...changes.renamed.map(({ file }) => file)]
+    const parts = batched(files, bytesOf)
+    const gone = [...changes.gone, ...changes.renamed.map(({ from }) => from)]
+    const removals = Array.from({ length: Math.ceil(gone.length / REMOVED_PATHS) }, (_, i) =>
+      gone.slice(i * REMOVED_PATHS, (i + 1) * REMOVED_PATHS),
+    )
+    const documents: Batch[] = [
+      ...parts.map((part, i) => ({ _id: batchId(sync, fence, 'index', i), sync, files: part })),
+      ...removals.map((removed, i) => ({ _id: batchId(sync, fence, 'remove', i), sync, removed })),
+    ]
+    for (let from = 0; from < documents.length; from += 100)
+      await this.batches.insertMany(documents.slice(from, from + 100))
+    return { toIndex: parts.length, toRemove: removals.length, filesToIndex: files.length }
+  }
+
+  /** A batch of a plan. @throws Error if somebody has deleted it */
+  async batch(sync: string, plan: number, kind: 'index' | 'remove', n: number): Promise<Batch> {
+    const found = await this.batches.findOne({ _id: batchId(sync, plan, kind, n) })
+    if (!found)
+      throw new Error(`the plan of sync ${sync} has lost its batch ${kind} ${n}: cancel the sync and begin a new one`)
+    return found
+  }
+
+  async dropPlans(sync: string): Promise<void> {
+    await this.batches.deleteMany({ sync })
+  }
+}
+
+const batchId = (sync: string, plan: number, kind: string, n: number): string => `${sync}/${plan}/${kind}/${n}`
+
+/** A path may be longer than any index takes. */
+const idOf = (repository: string, path: string): string =>
+  createHash('sha256')
+    .update(JSON.stringify([repository, path]))
+    .digest('hex')
+
+/** Batches of at most 200 files and, but for a single file, 2 MB. */
+function batched(files: readonly PlannedFile[], bytesOf: (file: PlannedFile) => number | undefined): PlannedFile[][] {
+  const parts: PlannedFile[][] = []
+  let bytes = 0
+  for (const file of files) {
+    const size = file.skipped ? 0 : (bytesOf(file) ?? UNKNOWN_BYTES)
+    const part = parts.at(-1)
+    if (part && part.length < BATCH_FILES && bytes + size <= BATCH_BYTES) {
+      part.push(file)
+      bytes += size
+    } else {
+      parts.push([file])
+      bytes = size
+    }
+  }
+  return parts
+}

@@ -1,0 +1,205 @@
+import { CommitGone, isSourceProblem, type Source } from '../source/index.js'
+import { elapsed } from '../time.js'
+import { CollectionMissing } from '../vectors/index.js'
+import { checkStore } from './checking.js'
+import { collectionFor, repositoryOf, type SyncContext, serverTime, settingsOf, versionOf } from './context.js'
+import type { syncDefinition } from './definition.js'
+import {
+  COLLECTIONS,
+  NO_COUNTERS,
+  NO_STAGES,
+  type Repository,
+  type RepositorySync,
+  type SyncCounters,
+  type Synced,
+  type SyncStages,
+} from './documents.js'
+import { indexBatch } from './index-batch.js'
+import { listed } from './listing.js'
+
+type Steps = ReturnType<typeof syncDefinition>['$step']
+type Doc = Readonly<RepositorySync>
+
+/** The rounds of mending after which a store that still isn't right fails the sync. */
+const ROUNDS = 3
+/** The time for which a sync waits for access that it had when it began. */
+const ACCESS_MS = 3_600_000
+
+/** The handlers of `repository-sync`. */
+export const syncHandlers = (context: SyncContext) => ({
+  Listing: async (doc: Doc, step: Steps['Listing']) => {
+    const repository = await repositoryOf(context.db, doc.repository)
+    if (!repository || repository.state === 'Deleted')
+      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+    const { signal } = step
+    try {
+      const source = context.sourceOf(repository)
+      if (step.name !== 'plan') {
+        const head = await source.head(repository.branch, { signal })
+        const settings = settingsOf(context, repository)
+        const collection = await collectionFor(context, repository.collection, signal)
+        const set = { head, settings, collection, status: 'running' as const, ...(await startOf(context, doc)) }
+        const { synced } = repository
+        const isSame =
+          synced?.commit === head.commit && synced.settings === settings && synced.collection === collection
+        // Nothing to list; the points are counted all the same.
+        if (isSame && !repository.indexing && !doc.rounds) return step.moveTo('Checking', { set })
+        return step.again({ step: 'plan', set })
+      }
+      return await planned(context, doc, step, repository, source)
+    } catch (error) {
+      if (error instanceof CommitGone) return step.again()
+      if (!isSourceProblem(error)) throw error
+      // The head could be read a moment ago: a token has expired.
+      if (step.name === 'plan' && step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
+      return step.moveTo('Failed', { set: await ended(context, doc, error) })
+    }
+  },
+
+  Indexing: async (doc: Doc, step: Steps['Indexing']) => {
+    const { head, collection, plan, next = 0, toIndex = 0 } = doc
+    if (!head || !collection || plan === undefined || next >= toIndex)
+      return step.moveTo('Removing', { set: { next: 0 } })
+    const repository = await repositoryOf(context.db, doc.repository)
+    if (!repository || repository.state === 'Deleted')
+      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+    // Its owner has changed what is indexed, and how: the rest of this plan would be of the former settings.
+    if (settingsOf(context, repository) !== doc.settings) return step.moveTo('Listing')
+    const { files = [] } = await context.records.batch(doc._id, plan, 'index', next)
+    const { fence, attempt, signal } = step
+    try {
+      const source = context.sourceOf(repository)
+      const work = { repository, source, head, collection, files, fence, attempt, signal }
+      const { counters, stages } = await indexBatch(context, work)
+      return step.again({
+        set: {
+          next: next + 1,
+          filesIndexed: (doc.filesIndexed ?? 0) + files.length,
+          counters: sum(doc.counters ?? NO_COUNTERS, counters),
+          stages: sum(doc.stages ?? NO_STAGES, stages),
+        },
+      })
+    } catch (error) {
+      if (error instanceof CommitGone || error instanceof CollectionMissing) return step.moveTo('Listing')
+      if (!isSourceProblem(error)) throw error
+      if (step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
+      return step.moveTo('Failed', { set: await ended(context, doc, error) })
+    }
+  },
+
+  Removing: async (doc: Doc, step: Steps['Removing']) => {
+    const { collection, plan, next = 0, toRemove = 0, repository } = doc
+    if (!collection || plan === undefined || next >= toRemove) return step.moveTo('Checking', { set: { next: 0 } })
+    const { removed = [] } = await context.records.batch(doc._id, plan, 'remove', next)
+    const { fence, signal } = step
+    await context.store.delete(collection, { repository, paths: removed }, { fence, signal })
+    await context.records.remove(repository, removed, fence)
+    return step.again({ set: { next: next + 1 } })
+  },
+
+  Checking: async (doc: Doc, step: Steps['Checking']) => {
+    const { head, collection, settings, rounds = 0, repository: id } = doc
+    const repository = await repositoryOf(context.db, id)
+    if (!repository || repository.state === 'Deleted')
+      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+    if (!head || !collection || settings === undefined || settings !== settingsOf(context, repository))
+      return step.moveTo('Listing')
+    const checked = await checkStore(context, id, collection, step)
+    if (checked.damaged > 0 || checked.found !== checked.expected) {
+      const counters = sum(doc.counters ?? NO_COUNTERS, { mended: checked.damaged })
+      const text = `the collection '${collection}' has ${checked.found} points of it instead of ${checked.expected}`
+      if (rounds < ROUNDS) {
+        step.log.warn(`${text}: ${checked.damaged} files are indexed again`)
+        return step.moveTo('Listing', { set: { rounds: rounds + 1, counters } })
+      }
+      return step.moveTo('Failed', {
+        set: await ended(context, doc, new Error(`${text}, after ${rounds} rounds of mending`)),
+      })
+    }
+    const { files, chunks } = await context.records.count(id)
+    const at = await serverTime(context.db, doc._id)
+    const synced: Synced = { ...head, at, settings, collection, files, chunks, fence: step.fence }
+    await storeSynced(context, repository, synced, step)
+    await context.records.dropPlans(doc._id)
+    const { startedAt = at } = doc
+    const set = { status: 'completed' as const, completedAt: at, durationSeconds: seconds(startedAt, at) }
+    return step.moveTo('Completed', { set: { ...set, result: { commit: head.commit, files, chunks } } })
+  },
+
+  Cancelling: async (doc: Doc, step: Steps['Cancelling']) =>
+    step.moveTo('Failed', { set: await ended(context, doc, new Error('the sync was cancelled')) }),
+})
+
+/** Compares, and stores the plan in batches. */
+async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], repository: Repository, source: Source) {
+  const { head } = doc
+  if (!head) return step.again()
+  const started = elapsed()
+  const version = versionOf(context, repository)
+  const list = await listed(source, head, repository, context.records, version, step.signal)
+  // From here on its points are a mixture, until Checking passes: the commit alone doesn't say any more that it is in sync.
+  await repositoriesOf(context).updateOne({ _id: repository._id }, { $max: { indexing: step.fence } })
+  const plan = await context.records.plan(doc._id, step.fence, list.changes, list.bytesOf)
+  const { added, changed, renamed, gone, unchanged } = list.changes
+  const found = {
+    listed: list.listed,
+    unchanged,
+    // A further round indexes again what a former one has counted.
+    ...(doc.rounds
+      ? {}
+      : { added: added.length, changed: changed.length, renamed: renamed.length, deleted: gone.length }),
+  }
+  return step.moveTo('Indexing', {
+    set: {
+      plan: step.fence,
+      ...plan,
+      next: 0,
+      filesIndexed: 0,
+      counters: { ...NO_COUNTERS, ...doc.counters, ...found },
+      stages: sum(doc.stages ?? NO_STAGES, { listingMs: Math.round(elapsed() - started) }),
+    },
+  })
+}
+
+/** Stores what was checked, unless a later sync has; then removes the points from the collection of another model. */
+async function storeSynced(context: SyncContext, repository: Repository, synced: Synced, step: Steps['Checking']) {
+  const { _id, synced: before } = repository
+  const older = (field: string) => ({ $or: [{ [field]: { $exists: false } }, { [field]: { $lte: step.fence } }] })
+  await repositoriesOf(context).updateOne({ _id, $and: [older('synced.fence'), older('indexing')] } as object, {
+    $set: { synced },
+    $unset: { indexing: '' },
+  })
+  if (!before || before.collection === synced.collection) return
+  try {
+    await context.store.delete(before.collection, { repository: _id }, { fence: step.fence, signal: step.signal })
+  } catch (error) {
+    if (!(error instanceof CollectionMissing)) throw error
+  }
+}
+
+const repositoriesOf = ({ db }: SyncContext) => db.collection<Repository>(COLLECTIONS.repositories)
+
+const startOf = async ({ db }: SyncContext, { _id, startedAt }: Doc) =>
+  startedAt ? {} : { startedAt: await serverTime(db, _id), counters: NO_COUNTERS, stages: NO_STAGES }
+
+/** The fields of a sync that has failed. */
+async function ended({ db, records }: SyncContext, doc: Doc, error: Error) {
+  await records.dropPlans(doc._id)
+  const at = await serverTime(db, doc._id)
+  return {
+    status: 'failed' as const,
+    completedAt: at,
+    durationSeconds: seconds(doc.startedAt ?? at, at),
+    error: { name: error.name, message: error.message },
+  }
+}
+
+const seconds = (from: Date, to: Date): number => Math.max(0, (to.getTime() - from.getTime()) / 1_000)
+
+function sum<T extends SyncCounters | SyncStages>(one: T, other: Partial<T>): T {
+  const added = Object.entries(other).map(([name, value]) => [
+    name,
+    ((one as unknown as Record<string, number>)[name] ?? 0) + (value as number),
+  ])
+  return { ...one, ...Object.fromEntries(added) }
+}
