@@ -13,6 +13,7 @@ const BUILDS = [
   },
   { script: 'test/deploy/build.mjs', neededBy: /\/test\/deploy\// },
   { script: 'tools/servers/build-s3.mjs', neededBy: /\/test\/(tasks|tools)\// },
+  { script: 'tools/servers/install-wheels.mjs', neededBy: /\/test\/repositories\// },
 ]
 const JEST = ['--experimental-vm-modules', '--disable-warning=ExperimentalWarning', 'node_modules/jest/bin/jest.js']
 

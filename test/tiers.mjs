@@ -53,8 +53,8 @@ const SYSTEM = [
   'replica-set/**',
   // A sharded cluster of real `mongod`s behind `mongos`.
   'sharded/**',
-  // Vector stores: Qdrant's engine, PostgreSQL in WebAssembly.
-  'repositories/vectors/{qdrant,pgvector}*.test.ts',
+  // Vector stores and an embedder: wheels of Python's index, PostgreSQL in WebAssembly.
+  'repositories/{vectors/{qdrant,pgvector}*,embeddings/wordllama}.test.ts',
   'local-database/{local-engine,glibc,sources}.test.ts',
   'database/local-database.test.ts',
   // What computes for long: the explorer of the protocol's states, generated documents, random crashes, the whole import graph, pages whose code is compiled and run.

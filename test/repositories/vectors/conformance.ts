@@ -27,8 +27,13 @@ export function point(path: string, vector: number[] = [1, 0, 0, 0], more: Parti
   return { id, repository, path, blob: 'b1', hash, fromLine: 1, toLine: 20, text, vector, ...more }
 }
 
-export function behavesAsVectorStore(kind: string, open: () => Promise<StoreUnderTest>): void {
-  describe(`vectors in ${kind}`, () => {
+/** @param describeIt `describe.skip` where its server can't be had */
+export function behavesAsVectorStore(
+  kind: string,
+  open: () => Promise<StoreUnderTest>,
+  describeIt: typeof describe | typeof describe.skip = describe,
+): void {
+  describeIt(`vectors in ${kind}`, () => {
     let under: StoreUnderTest
     let store: VectorStore
     let collection: string

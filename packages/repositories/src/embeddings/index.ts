@@ -1,1 +1,5 @@
 export type { Embed, Embedded, Embedder, Embeddings, KeptVectors } from './embedder.js'
+export { type EmbeddingsOptions, embeddings } from './embeddings.js'
+export { BadEmbeddings, EmbeddingsRefused, EmbeddingTimeout, InvalidEmbedder } from './errors.js'
+export { memoryVectors, mongoVectors } from './kept-vectors.js'
+export { type OpenAiOptions, openAiEmbeddings } from './open-ai.js'

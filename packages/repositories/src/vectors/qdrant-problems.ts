@@ -24,8 +24,8 @@ export function problemOf(error: unknown, store: string, collection: string): Er
   if (retry_after !== undefined && retry_after >= 0)
     return new VectorStoreUnavailable(store, problem, { retryAfter: `${Math.ceil(retry_after)}s`, cause: error })
   if (status === undefined) {
-    // A request that got no answer: fetch throws TypeErrors, and the client an error of its own for its timeout.
-    const isAway = error instanceof TypeError || name === 'QdrantClientTimeoutError' || cause?.code !== undefined
+    // A request that got no answer, or a part of one: fetch throws TypeErrors of these words, and the client an error of its own for its timeout.
+    const isAway = /^(fetch failed|terminated)$/.test(words) || name === 'QdrantClientTimeoutError' || !!cause?.code
     const why = cause?.code ? `${problem}: ${cause.code}` : problem
     return isAway ? new VectorStoreUnavailable(store, why, { cause: error }) : (error as Error)
   }
