@@ -3,17 +3,26 @@
  *
  * @example
  * ```ts
- * import { chunksOf, fixedToken, GitCache, gitSource } from 'phaselock-repositories'
+ * import { Replica } from 'phaselock'
+ * import { connectDatabase } from 'phaselock/database'
+ * import { embeddings, fixedToken, memory, mongoVectors, openAiEmbeddings, repositories } from 'phaselock-repositories'
  *
- * const source = gitSource({
- *   url: 'https://gitlab.example/group/project.git',
- *   credentials: fixedToken(process.env['GITLAB_TOKEN']!),
- *   cache: new GitCache(),
+ * const { db } = await connectDatabase()
+ * const model = openAiEmbeddings({ url: 'http://localhost:8080/v1', key: 'k', model: 'bge-small', dimensions: 384 })
+ * const repos = repositories({
+ *   db,
+ *   store: memory(), // or qdrant(client), pgvector(pool)
+ *   embeddings: embeddings(model, { kept: mongoVectors(db) }),
+ *   credentials: () => fixedToken(process.env['GITLAB_TOKEN']!),
  * })
- * const { signal } = new AbortController()
- * const head = await source.head('main', { signal })
- * for await (const { path, blob } of source.tree(head, { signal })) console.log(path, blob)
- * console.log(chunksOf('one line\nanother\n'))
+ * await new Replica({ db, lifecycles: repos.lifecycles }).start()
+ * await repos.create('billing', {
+ *   url: 'https://gitlab.example/shop/billing.git',
+ *   profile: 'gitlab',
+ *   collection: 'code',
+ *   schedule: { every: '6h' },
+ * })
+ * console.log(await repos.search('where are invoices retried?', { repository: 'billing' }))
  * ```
  * @packageDocumentation
  */

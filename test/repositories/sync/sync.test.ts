@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Unavailable } from 'phaselock'
-import { AccessDenied, chunksOf } from 'phaselock-repositories'
+import { AccessDenied, BadEmbeddings, chunksOf } from 'phaselock-repositories'
 import { pointsOf, useRepositories } from './support.js'
 
 const { database, world, settled, created, synced } = useRepositories()
@@ -171,9 +171,7 @@ describe('bad input', () => {
     Object.assign(one.model.embeddings, {
       embed: async (...args: Parameters<typeof embed>) => {
         if (isBroken && args[0].some((part) => part.includes('poison')))
-          throw Object.assign(new Error('embeddings of count: expected finite numbers, got NaN'), {
-            name: 'BadEmbeddings',
-          })
+          throw new BadEmbeddings('count', 'expected finite numbers, got NaN')
         return embed(...args)
       },
     })

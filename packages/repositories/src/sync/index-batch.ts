@@ -1,4 +1,5 @@
 import { type Chunk, chunksOf, decode } from '../chunk/index.js'
+import { BadEmbeddings, EmbeddingTimeout } from '../embeddings/index.js'
 import { DEFAULT_MAX_FILE_BYTES } from '../select/index.js'
 import type { Head, Source } from '../source/index.js'
 import { elapsed } from '../time.js'
@@ -10,9 +11,6 @@ import type { FileRecord, PlannedFile, Repository, SyncCounters, SyncStages } fr
 const UPSERT = 500
 /** The tries of a batch after which a file that the model fails on is put into the records as such, and the others go on. */
 const TRIES = 3
-
-/** The errors of a model that fails on a text, or hangs. */
-const MODEL_FAILS = ['BadEmbeddings', 'EmbeddingTimeout']
 
 interface IndexedFile {
   readonly file: PlannedFile
@@ -138,9 +136,8 @@ async function vectorsOf({ embeddings }: SyncContext, files: readonly IndexedFil
     try {
       done.push({ ...file, vectors: await embed(file.chunks) })
     } catch (error) {
-      const { name, message } = error as Error
-      if (!MODEL_FAILS.includes(name)) throw error
-      done.push({ ...file, chunks: [], vectors: [], reason: `not embedded: ${message}`.slice(0, 500) })
+      if (!(error instanceof BadEmbeddings || error instanceof EmbeddingTimeout)) throw error
+      done.push({ ...file, chunks: [], vectors: [], reason: `not embedded: ${error.message}`.slice(0, 500) })
     }
   }
   return { files: done, ...sum }

@@ -79,7 +79,7 @@ export async function gitlab(repository: TestRepository): Promise<Gitlab> {
     }
     const blob = /^\/repository\/blobs\/([0-9a-f]+)\/raw$/.exec(path)?.[1]
     if (blob !== undefined) {
-      const bytes = await repository.git('cat-file', 'blob', blob).catch(() => undefined)
+      const bytes = await repository.output('cat-file', 'blob', blob).catch(() => undefined)
       return bytes === undefined ? answer(404, { message: '404 Blob Not Found' }) : response.writeHead(200).end(bytes)
     }
     return answer(404, { error: '404 Not Found' })

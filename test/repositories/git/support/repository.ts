@@ -18,7 +18,11 @@ export class TestRepository implements AsyncDisposable {
   }
 
   async git(...args: string[]): Promise<string> {
-    return (await promisify(execFile)('git', args, { cwd: this.folder, maxBuffer: 64_000_000 })).stdout.trim()
+    return (await this.output(...args)).trim()
+  }
+
+  async output(...args: string[]): Promise<string> {
+    return (await promisify(execFile)('git', args, { cwd: this.folder, maxBuffer: 64_000_000 })).stdout
   }
 
   /** Writes a commit of exactly these files over whatever the branch was; `onto` the branch keeps its history. */
