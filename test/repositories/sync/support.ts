@@ -122,12 +122,18 @@ export function useRepositories() {
       doorbell: 'off',
     })
     replicas.push(replica)
+    let prepared: Promise<void> | undefined
+    const runOnce = replica.runOnce.bind(replica)
+    replica.runOnce = async () => {
+      prepared ??= replica.prepare()
+      await prepared
+      return runOnce()
+    }
     return { origin, store, model, repos, replica, logger }
   }
 
   /** Runs what is due, and lets what sleeps look again, until a sync has ended. */
   async function settled({ repos, replica }: { repos: Repositories; replica: Replica }, id: string, run?: string) {
-    await replica.prepare()
     for (let i = 0; i < 50; i += 1) {
       await replica.runOnce()
       const [latest] = await repos.syncs(id)

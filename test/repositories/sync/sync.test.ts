@@ -81,7 +81,6 @@ describe('bad input', () => {
     const one = world()
     one.origin.commit({ a: text('alpha') }, 'master')
     await one.repos.create('r', { url: 'https://git.example/a', collection: 'code' })
-    await one.replica.prepare()
     await one.replica.runOnce()
     expect((await one.repos.show('r')).text).toBe('creating: memory: no branch "main"; there are: master')
     await one.repos.update('r', { branch: 'master' })
@@ -117,7 +116,6 @@ describe('bad input', () => {
     await database.db
       .collection<{ _id: string }>('Repository')
       .insertOne({ _id: 'r', phase: 'Creating', url: 'ext::x', collection: 'code' } as never)
-    await one.replica.prepare()
     await one.replica.runOnce()
     expect((await one.repos.show('r')).text).toMatch(/^creating: url: .*remote helpers/)
     expect(one.origin.calls).toEqual([])

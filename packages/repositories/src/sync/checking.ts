@@ -3,26 +3,37 @@ import { type SyncContext, specOf } from './context.js'
 
 /** The result of Checking. */
 export interface Checked {
-  readonly expected: number
-  readonly found: number
+  readonly files: number
+  readonly chunks: number
+  /** The difference that was found, in words; undefined: none. */
+  readonly problem: string | undefined
   /** The files whose points were wrong: the next listing sees them as changed. */
   readonly damaged: number
 }
 
 /**
- * Compares the store with the records: the number of points, and where it differs each file's. Points of files that no record has are removed; files
- * with missing or too many points are marked, so that they are indexed again, from the vectors that were kept.
+ * Compares the store with the records, and the records with what there must be: a replica that was paused past its lease may have written both,
+ * for files that are gone. Where the number of points differs, each file's is compared: points without a record are removed; files with missing
+ * or too many points are marked, so that they are indexed again, from the vectors that were kept.
  */
 export async function checkStore(
   context: SyncContext,
   repository: string,
   collection: string,
+  expected: { readonly files?: number; readonly chunks?: number } = {},
   { fence, signal }: { readonly fence: number; readonly signal: AbortSignal },
 ): Promise<Checked> {
   const { store, records } = context
-  const { chunks: expected } = await records.count(repository)
+  const count = await records.count(repository)
   const found = await countIn(context, collection, repository, signal)
-  if (found === expected) return { expected, found, damaged: 0 }
+  if (found === count.chunks) {
+    const { files = count.files, chunks = count.chunks } = expected
+    const isRight = count.files === files && count.chunks === chunks
+    const problem = isRight
+      ? undefined
+      : `there are records of ${count.files} files and ${count.chunks} chunks instead of ${files} and ${chunks}`
+    return { ...count, problem, damaged: 0 }
+  }
   const wanted = await records.chunksByPath(repository)
   const there = await pointsByPath(store, collection, repository, signal)
   const strays = [...there.keys()].filter((path) => !wanted.has(path))
@@ -34,7 +45,8 @@ export async function checkStore(
     return isRight ? [] : [path]
   })
   await records.markDamaged(repository, damaged)
-  return { expected, found, damaged: damaged.length + strays.length }
+  const problem = `the collection '${collection}' has ${found} points of it instead of ${count.chunks}`
+  return { ...count, problem, damaged: damaged.length + strays.length }
 }
 
 /** A collection that somebody has deleted is made again, and holds nothing. */

@@ -138,6 +138,8 @@ export interface RepositorySync {
   /** The files that the batches to index hold, and those that are done. */
   readonly filesToIndex?: number
   readonly filesIndexed?: number
+  /** The records that there must be in the end: those of the listing, or of the sync before if its commit is the same. */
+  readonly expected?: { readonly files: number; readonly chunks?: number }
   /** The times that Checking has found the store wrong. */
   readonly rounds?: number
   readonly counters?: SyncCounters

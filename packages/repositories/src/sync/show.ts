@@ -20,7 +20,12 @@ export interface ShownRepository {
   readonly text: string
 }
 
-type Stored<T> = T & { readonly phase: string; readonly createdAt?: Date; readonly progress?: StoredProgress }
+type Stored<T> = T & {
+  readonly lockedBy?: string
+  readonly phase: string
+  readonly createdAt?: Date
+  readonly progress?: StoredProgress
+}
 type Timed<T> = Stored<T> & { readonly now: Date }
 /** The server's time, which people's "2 h ago" counts from. */
 const WITH_NOW = { $addFields: { now: '$$NOW' } }
@@ -102,7 +107,9 @@ function textOf(
     const waits = stored.progress?.waitingFor
     const done =
       sync.phase === 'Indexing' ? ` ${number(sync.filesIndexed ?? 0)} of ${number(sync.filesToIndex ?? 0)} files` : ''
-    return `syncing${done} for ${span(from, now)}${waits === undefined ? '' : `, waits: ${waits}`}`
+    // A token begins with the name of its replica.
+    const by = stored.lockedBy === undefined ? '' : ` by ${stored.lockedBy.split('~')[0]}`
+    return `syncing${done} for ${span(from, now)}${by}${waits === undefined ? '' : `, waits: ${waits}`}`
   }
   const at = sync.completedAt ?? stored.createdAt ?? now
   if (sync.status === 'failed')

@@ -43,7 +43,10 @@ export const syncHandlers = (context: SyncContext) => ({
         const isSame =
           synced?.commit === head.commit && synced.settings === settings && synced.collection === collection
         // Nothing to list; the points are counted all the same.
-        if (isSame && !repository.indexing && !doc.rounds) return step.moveTo('Checking', { set })
+        if (isSame && !repository.indexing && !doc.rounds) {
+          const { files, chunks } = synced
+          return step.moveTo('Checking', { set: { ...set, expected: { files, chunks } } })
+        }
         return step.again({ step: 'plan', set })
       }
       return await planned(context, doc, step, repository, source)
@@ -104,19 +107,19 @@ export const syncHandlers = (context: SyncContext) => ({
       return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
     if (!head || !collection || settings === undefined || settings !== settingsOf(context, repository))
       return step.moveTo('Listing')
-    const checked = await checkStore(context, id, collection, step)
-    if (checked.damaged > 0 || checked.found !== checked.expected) {
+    const checked = await checkStore(context, id, collection, doc.expected, step)
+    if (checked.problem !== undefined) {
       const counters = sum(doc.counters ?? NO_COUNTERS, { mended: checked.damaged })
-      const text = `the collection '${collection}' has ${checked.found} points of it instead of ${checked.expected}`
+      const text = checked.problem
       if (rounds < ROUNDS) {
-        step.log.warn(`${text}: ${checked.damaged} files are indexed again`)
+        step.log.warn(`${text}; ${checked.damaged} files are indexed again`)
         return step.moveTo('Listing', { set: { rounds: rounds + 1, counters } })
       }
       return step.moveTo('Failed', {
         set: await ended(context, doc, new Error(`${text}, after ${rounds} rounds of mending`)),
       })
     }
-    const { files, chunks } = await context.records.count(id)
+    const { files, chunks } = checked
     const at = await serverTime(context.db, doc._id)
     const synced: Synced = { ...head, at, settings, collection, files, chunks, fence: step.fence }
     await storeSynced(context, repository, synced, step)
@@ -152,6 +155,7 @@ async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], r
   return step.moveTo('Indexing', {
     set: {
       plan: step.fence,
+      expected: { files: list.listed },
       ...plan,
       next: 0,
       filesIndexed: 0,
