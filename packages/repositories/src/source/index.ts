@@ -13,6 +13,7 @@ export { GitCache, type GitCacheOptions, type HeldRepository } from './git/git-c
 export { type GitSourceSettings, gitSource } from './git/git-source.js'
 export { GitFailed } from './git/run-git.js'
 export { type GitlabSourceSettings, gitlabSource } from './gitlab/gitlab-source.js'
+export { type LoginsOf, loginCredentials } from './login-credentials.js'
 export type { SourceSettings } from './settings.js'
 export type { Blob, Head, Source, SourceOptions, TreeEntry } from './source.js'
 export { isBranchName, isSourceProblem, type SourceUrl, sourceUrl } from './url.js'
