@@ -10,9 +10,9 @@ const SYSTEM = [
   'kubernetes/**',
   'tasks/**',
   'deploy/**',
-  // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
+  // Named locks on PostgreSQL, MySQL, Redis and beside Java; the servers themselves.
   'state/store/{conformance-redis,mongodb-away,processes,redis-server}.test.ts',
-  'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down}.test.ts',
+  'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down,redis-quorum,mysql}.test.ts',
   'tools/**',
   // Processes that are killed every thousand rows.
   'state/rows-kills.test.ts',

@@ -1,7 +1,7 @@
 import { InvalidLockProvider } from './errors.js'
 
 /** The kinds of store for named locks: the values of `provider` and PHASELOCK_LOCKS besides `auto`. */
-export const PROVIDER_KINDS = ['mongodb', 'postgres', 'redis', 'memory'] as const
+export const PROVIDER_KINDS = ['mongodb', 'postgres', 'mysql', 'redis', 'redis-quorum', 'memory'] as const
 /** A kind of store for named locks; `memory` excludes only callers in this process. */
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
@@ -12,6 +12,7 @@ export interface ProviderChoice {
   readonly provider?: ProviderKind | 'auto' | undefined
   readonly mode?: LockMode | undefined
   readonly url?: string | undefined
+  /** Several clients: a quorum of Redis servers. */
   readonly client?: unknown
   /** True if this process has its own MongoDB connection, which it also uses for other data. */
   readonly hasDatabase?: boolean
@@ -23,6 +24,8 @@ const SCHEMES: Readonly<Record<string, ProviderKind>> = {
   'mongodb+srv': 'mongodb',
   postgres: 'postgres',
   postgresql: 'postgres',
+  mysql: 'mysql',
+  mariadb: 'mysql',
   redis: 'redis',
   rediss: 'redis',
 }
@@ -44,14 +47,19 @@ export function chooseProvider(choice: ProviderChoice): ProviderKind {
     throw new InvalidLockProvider(
       `expected a ${byUrl ? 'url' : 'client'} for locks in ${provider}, got one for ${found}; correct one of the two`,
     )
-  if (!found && (provider === 'postgres' || provider === 'redis'))
+  if (!found && provider !== 'mongodb' && provider !== 'memory')
     throw new InvalidLockProvider(
-      `expected a url or a client for locks in ${provider}, got neither; set PHASELOCK_LOCKS_URL to ${provider}://...`,
+      `expected a url or a client for locks in ${provider}, got neither; set PHASELOCK_LOCKS_URL to ${provider === 'redis-quorum' ? 'redis://..., redis://..., redis://...' : `${provider}://...`}`,
     )
   return provider
 }
 
-function kindOfUrl(url: string): ProviderKind {
+/** The URLs of several servers, separated by commas. A comma in one URL belongs to it: MongoDB's hosts have them, too. */
+export const urlsIn = (url: string): string[] => url.split(/\s*,\s*(?=rediss?:\/\/)/)
+
+function kindOfUrl(given: string): ProviderKind {
+  const [url = '', ...more] = urlsIn(given)
+  if (more.length > 0) return 'redis-quorum'
   const scheme = /^([a-z+]+):\/\//.exec(url)?.[1] ?? ''
   const kind = SCHEMES[scheme]
   if (kind) return kind
@@ -62,11 +70,18 @@ function kindOfUrl(url: string): ProviderKind {
 
 /** By shape, because an app may bring another copy of a driver. */
 function kindOfClient(client: unknown): ProviderKind {
+  if (Array.isArray(client)) {
+    if (client.every((one) => kindOfClient(one) === 'redis')) return 'redis-quorum'
+    throw new InvalidLockProvider('client: expected a list of clients of ioredis or redis, one for each server')
+  }
   const has = (method: string) => typeof (client as Record<string, unknown> | null)?.[method] === 'function'
   if (has('collection') && has('command')) return 'mongodb'
   if (has('call') || has('sendCommand')) return 'redis'
+  if (has('execute') && has('getConnection')) return 'mysql'
   if (has('query')) return 'postgres'
-  throw new InvalidLockProvider('client: expected a MongoDB Db, a Pool of pg, or a client of ioredis or redis')
+  throw new InvalidLockProvider(
+    'client: expected a MongoDB Db, a Pool of pg, mysql2 or mariadb, or a client of ioredis or redis',
+  )
 }
 
 function byMode({ mode = 'auto', hasDatabase = false, env }: ProviderChoice): ProviderKind {

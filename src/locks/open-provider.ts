@@ -1,11 +1,13 @@
 import type { Db } from 'mongodb'
 import { unknownOptions } from '../options/index.js'
 import { holderIdentity } from './acquisition.js'
-import { chooseProvider, type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
+import { chooseProvider, type LockMode, PROVIDER_KINDS, type ProviderKind, urlsIn } from './choose-provider.js'
 import { InvalidLockProvider } from './errors.js'
 import type { OperableLockProvider } from './lock-provider.js'
 import type { LockStore } from './lock-store.js'
 import { NamedLocks } from './named-locks.js'
+import { CONNECT_WITHIN_MS, driver, openMysql, openRedis } from './open-drivers.js'
+import type { MysqlPool } from './providers/mysql.js'
 import type { PostgresPool } from './providers/postgres.js'
 import type { RedisClient } from './providers/redis.js'
 
@@ -23,29 +25,39 @@ export interface LockProviderOptions {
   readonly provider?: ProviderKind | 'auto' | undefined
   /** Default 'auto': PHASELOCK_MODE, else found from the environment. */
   readonly mode?: LockMode | undefined
-  /** mongodb://, postgres:// or redis://; opened here and closed by `close()`. Default: PHASELOCK_LOCKS_URL. */
+  /**
+   * mongodb://, postgres://, mysql://, mariadb:// or redis://, or three and more of redis://, separated by commas, for a quorum; opened here and closed by
+   * `close()`. Default: PHASELOCK_LOCKS_URL.
+   */
   readonly url?: string | undefined
-  /** Your own `Db`, `Pool` of pg, or client of ioredis or redis. You close it. */
-  readonly client?: LockDb | PostgresPool | RedisClient | undefined
+  /** Your own `Db`, `Pool` of pg, mysql2 (`mysql2/promise`) or mariadb, client of ioredis or redis, or a list of such clients for a quorum. You close it. */
+  readonly client?: LockDb | PostgresPool | MysqlPool | RedisClient | readonly RedisClient[] | undefined
   /** The identity of this process in lockedBy. Default: POD_NAME, else host and process id; made unique per start. */
   readonly name?: string | undefined
   /** MongoDB: default ShedLock's own, 'shedLock'. */
   readonly collection?: string | undefined
-  /** PostgreSQL: default ShedLock's own, 'shedlock'. */
+  /** PostgreSQL and MySQL: default ShedLock's own, 'shedlock'. */
   readonly table?: string | undefined
-  /** PostgreSQL: true to create a missing table or fence column when it is first needed. Default true. */
+  /** PostgreSQL and MySQL: true to create a missing table or fence column when it is first needed. Default true. */
   readonly migrate?: boolean | undefined
   /** Redis: the first part of a key. Default ShedLock's own, 'job-lock'. */
   readonly prefix?: string | undefined
   /** Redis: the second part of a key. Default ShedLock's own, 'default'. */
   readonly environment?: string | undefined
+  /** A quorum of Redis servers: the tries after a vote that no caller has won. Default 10. */
+  readonly retryCount?: number | undefined
+  /** A quorum of Redis servers: the mean pause before such a try, in ms. Default 200. */
+  readonly retryDelayMs?: number | undefined
+  /** A quorum of Redis servers: the part of lockAtMostFor by which their clocks may run apart. Default 0.01. */
+  readonly driftFactor?: number | undefined
   /** The source of options that aren't given. Default process.env. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
 }
 
 const OF_ALL = ['provider', 'mode', 'url', 'client', 'name', 'env']
-const OF_ONE = ['collection', 'table', 'migrate', 'prefix', 'environment']
-const CONNECT_WITHIN_MS = 5_000
+const OF_ONE = ['collection', 'table', 'migrate', 'prefix', 'environment', 'retryCount', 'retryDelayMs', 'driftFactor']
+/** A server of a quorum that is away must not cost the lock's time: the others decide. */
+const QUORUM_ANSWER_WITHIN_MS = 1_000
 
 /**
  * Opens a lock provider. Only the driver in use is loaded: `mongodb` comes with Phaselock, `pg` and `ioredis` are yours to
@@ -128,7 +140,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
   async postgres({ url, client, table, migrate }) {
     const { PostgresLockStore } = await import('./providers/postgres.js')
     if (client) return new PostgresLockStore(client as PostgresPool, { table, migrate })
-    const pg = await driver('postgres', () => import('pg'))
+    const pg = await driver('pg', 'postgres', () => import('pg'))
     const pool = new pg.default.Pool({
       connectionString: url,
       connectionTimeoutMillis: CONNECT_WITHIN_MS,
@@ -145,42 +157,34 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
   async redis({ url, client, prefix, environment }) {
     const { RedisLockStore } = await import('./providers/redis.js')
     if (client) return new RedisLockStore(client as RedisClient, { prefix, environment })
-    const { Redis } = await driver('redis', () => import('ioredis'))
-    const redis = new Redis(url!, {
-      lazyConnect: true,
-      connectTimeout: CONNECT_WITHIN_MS,
-      // A connection that went silent is closed and replaced.
-      socketTimeout: CONNECT_WITHIN_MS,
-      maxRetriesPerRequest: 1,
-      // If the connection is already gone, the client still waits for it to close, and so keeps the process from exiting.
-      disconnectTimeout: 250,
-      connectionName: 'phaselock',
-    })
-    let broken: unknown
-    redis.on('error', (error) => {
-      broken = error
-    })
-    redis.on('ready', () => {
-      broken = undefined
-    })
-    // 'Reached the max retries' doesn't help: report the actual failure.
-    const call = (command: string, ...args: string[]) =>
-      redis.call(command, ...args).catch((error) => Promise.reject(broken ?? error))
-    return new RedisLockStore({ call }, { prefix, environment, onClose: async () => redis.disconnect() })
+    const opened = await openRedis(url!)
+    return new RedisLockStore(opened, { prefix, environment, onClose: opened.close })
+  },
+
+  async 'redis-quorum'({ url, client, prefix, environment, retryCount, retryDelayMs, driftFactor }) {
+    const { RedisLockStore } = await import('./providers/redis.js')
+    const { RedisQuorumStore } = await import('./providers/redis-quorum.js')
+    const of = { prefix, environment, answerWithinMs: QUORUM_ANSWER_WITHIN_MS }
+    const nodes = client
+      ? (client as readonly RedisClient[]).map((one) => new RedisLockStore(one, of))
+      : await Promise.all(
+          urlsIn(url!).map(async (one) => {
+            const opened = await openRedis(one)
+            return new RedisLockStore(opened, { ...of, onClose: opened.close })
+          }),
+        )
+    return new RedisQuorumStore(nodes, { retryCount, retryDelayMs, driftFactor })
+  },
+
+  async mysql({ url, client, table, migrate }) {
+    const { MysqlLockStore } = await import('./providers/mysql.js')
+    if (client) return new MysqlLockStore(client as MysqlPool, { table, migrate })
+    const pool = await openMysql(url!)
+    return new MysqlLockStore(pool, { table, migrate, onClose: () => pool.end() })
   },
 
   async memory() {
     const { sharedMemory } = await import('./providers/memory.js')
     return sharedMemory
   },
-}
-
-async function driver<T>(kind: ProviderKind, load: () => Promise<T>): Promise<T> {
-  try {
-    return await load()
-  } catch (error) {
-    const name = kind === 'redis' ? 'ioredis' : 'pg'
-    const problem = `expected the package ${name} for locks in ${kind}, but it can't be loaded; run npm install ${name}`
-    throw new InvalidLockProvider(problem, { cause: error })
-  }
 }

@@ -22,7 +22,7 @@ export class HolderProcess {
     this.ended = once(child, 'close')
   }
 
-  static async start(options: Record<string, string>, name: string): Promise<HolderProcess> {
+  static async start(options: Record<string, unknown>, name: string): Promise<HolderProcess> {
     return await HolderProcess.of(process.execPath, [PROGRAM, JSON.stringify({ ...options, name })])
   }
 

@@ -6,7 +6,7 @@
  */
 import { appendFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { setImmediate as next } from 'node:timers/promises'
+import { setImmediate as next, setTimeout as sleep } from 'node:timers/promises'
 import { LockExecutor, openLockProvider } from '../../dist/locks/index.js'
 
 const { name, ...options } = JSON.parse(process.argv[2])
@@ -32,7 +32,8 @@ const DO = {
     )
     return { ended: executed }
   },
-  async fight({ log, names, times, config }) {
+  /** With `patient`, a server that is away is no error: it asks again. */
+  async fight({ log, names, times, config, patient = false }) {
     const append = (line) => appendFileSync(log, `${JSON.stringify(line)}\n`)
     const one = async (lock) => {
       const task = async ({ fence }) => {
@@ -41,13 +42,24 @@ const DO = {
           who: name,
           fence,
           enters: true,
-          since: (await provider.find(lock)).lockedAt.getTime(),
+          since: patient ? undefined : (await provider.find(lock)).lockedAt.getTime(),
           entered: Date.now(),
         })
         await next()
         append({ lock, who: name, enters: false })
       }
-      const { executed } = await executor.executeWithLock(task, { name: lock, waitFor: '60s', ...config })
+      const run = () => executor.executeWithLock(task, { name: lock, waitFor: '60s', ...config })
+      const untilThere = async () => {
+        for (;;) {
+          try {
+            return await run()
+          } catch (error) {
+            if (error.name !== 'LockProviderUnavailable') throw error
+            await sleep(20)
+          }
+        }
+      }
+      const { executed } = await (patient ? untilThere() : run())
       if (!executed) throw new Error(`${lock} was not granted within a minute`)
     }
     const worker = async (first) => {

@@ -60,7 +60,13 @@ describe('which provider', () => {
     [{ url: 'rediss://h' }, 'redis'],
     [{ url: 'postgresql://h/d' }, 'postgres'],
     [{ url: 'mongodb+srv://h/d' }, 'mongodb'],
+    [{ url: 'mysql://h/d' }, 'mysql'],
+    [{ url: 'mariadb://h/d' }, 'mysql'],
+    [{ url: 'redis://a, rediss://b,redis://c' }, 'redis-quorum'],
+    [{ url: 'mongodb://a,b,c/d' }, 'mongodb'],
     [{ client: db }, 'mongodb'],
+    [{ client: { query: async () => [], execute: async () => [], getConnection: async () => ({}) } }, 'mysql'],
+    [{ client: [redis, redis, redis] }, 'redis-quorum'],
     [{ client: pool }, 'postgres'],
     [{ client: redis }, 'redis'],
     [{ client: { sendCommand: async () => null } }, 'redis'],
@@ -83,7 +89,10 @@ describe('which provider', () => {
     [{ provider: 'redis', url: 'postgres://u:secret@h/d' }, /expected a url for locks in redis, got one for postgres/],
     [{ url: 'localhost:6379' }, /begins with mongodb:\/\/.*, got one without a scheme/],
     [{ url: 'redis://h', client: db }, /got both; keep one/],
-    [{ client: {} }, /client: expected a MongoDB Db, a Pool of pg/],
+    [{ client: {} }, /client: expected a MongoDB Db, a Pool of pg, mysql2 or mariadb/],
+    [{ client: [redis, pool] }, /expected a list of clients of ioredis or redis, one for each server/],
+    [{ provider: 'redis-quorum', url: 'redis://h' }, /expected a url for locks in redis-quorum, got one for redis/],
+    [{ provider: 'mysql' }, /set PHASELOCK_LOCKS_URL to mysql:\/\//],
   ])('%j is refused', (choice, message) => {
     const chosen = () => chooseProvider({ env: {}, ...choice })
     expect(chosen).toThrow(InvalidLockProvider)
@@ -101,6 +110,14 @@ describe('which provider', () => {
     await expect(openLockProvider({ env: { PHASELOCK_MODE: 'many' } })).rejects.toThrow(
       /mode: expected one of auto, single/,
     )
+    for (const urls of [
+      ['a', 'b'],
+      ['a', 'b', 'c'],
+    ]) {
+      const url = urls.map((host) => `redis://${host}.invalid`).join(',')
+      const opened = openLockProvider({ url, retryCount: urls.length === 2 ? 1 : -1, env: {} })
+      await expect(opened).rejects.toThrow(/at least 3 Redis servers|retryCount: expected a whole number/)
+    }
     await expect(openLockProvider({ uri: 'x' } as never)).rejects.toThrow(
       /unknown option of locks 'uri'.*; known: provider/,
     )

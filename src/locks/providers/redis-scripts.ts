@@ -55,6 +55,14 @@ redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
 return string.format('%.0f', now + left)
 `
 
+/** KEYS: lock, fence. ARGV: token, the least that the fence must be, retention of the fence in ms. */
+export const RAISE = `${NOW}
+if holder ~= ARGV[1] then return 0 end
+local counted = tonumber(redis.call('GET', KEYS[2]) or '')
+if not (counted and counted >= tonumber(ARGV[2])) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end
+return 1
+`
+
 /** KEYS: lock, fence. */
 export const FIND = `${NOW}
 if not value then return false end

@@ -4,7 +4,7 @@ import { bounded } from '../bounded.js'
 import { InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
-import { EXTEND, FIND, FREE, RELEASE, TAKE } from './redis-scripts.js'
+import { EXTEND, FIND, FREE, RAISE, RELEASE, TAKE } from './redis-scripts.js'
 import { keyBeside } from './redis-slot.js'
 
 /** A client of `ioredis` or of `redis` (node-redis), recognized by the method used here. You connect and close it. */
@@ -30,7 +30,7 @@ export interface RedisStoreOptions {
 const DAY_MS = 86_400_000
 const SCAN_COUNT = '500'
 const DIGESTS = new Map(
-  [TAKE, FREE, EXTEND, FIND, RELEASE].map((script) => [script, createHash('sha1').update(script).digest('hex')]),
+  [TAKE, FREE, EXTEND, RAISE, FIND, RELEASE].map((script) => [script, createHash('sha1').update(script).digest('hex')]),
 )
 
 /**
@@ -52,13 +52,17 @@ export class RedisLockStore implements LockStore {
   }
 
   async take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
-    // If the counter is lost, only the clock keeps fences growing; the extra day covers clocks that step back.
-    const fenceKeptMs = String(DAY_MS + lockAtMostForMs)
-    const args = [token, String(lockAtMostForMs), reentrySuffix ?? '', fenceKeptMs]
+    const args = [token, String(lockAtMostForMs), reentrySuffix ?? '', fenceKeptMs(lockAtMostForMs)]
     const answer = await this.run(TAKE, this.keysOf(name), args)
     if (answer === null) return undefined
     const [at, until, fence] = answer as [string, string, string]
     return { lockedAt: new Date(Number(at)), lockUntil: new Date(Number(until)), fence: Number(fence) }
+  }
+
+  /** Makes this acquisition's fence at least so high, for a lock on several servers. @returns false if it isn't held here */
+  async raiseFence(name: string, token: string, fence: number, lockAtMostForMs: number): Promise<boolean> {
+    const args = [token, String(fence), fenceKeptMs(lockAtMostForMs)]
+    return Number(await this.run(RAISE, this.keysOf(name), args)) === 1
   }
 
   async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
@@ -138,6 +142,9 @@ export class RedisLockStore implements LockStore {
     return bounded(this.send(args), this.options.answerWithinMs)
   }
 }
+
+/** If the counter is lost, only the clock keeps fences growing; the extra day covers clocks that step back. */
+const fenceKeptMs = (lockAtMostForMs: number) => String(DAY_MS + lockAtMostForMs)
 
 /** @throws InvalidLockProvider if it is a client of neither kind */
 function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
