@@ -66,6 +66,7 @@ export type {
   Lifecycle,
   LifecycleSettingsSpec,
   LifecycleSpec,
+  LimitSpec,
   Logger,
   NewDocument,
   Outcome,

@@ -32,7 +32,7 @@ import { registerStart } from './commands/start.js'
 import { registerStatus } from './commands/status.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
-import { registerPackages } from './package-commands.js'
+import { registerPackages } from './commands/packages.js'
 
 const EXIT_CODES = `
 Exit codes:

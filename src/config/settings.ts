@@ -187,17 +187,18 @@ export const settingsSchema = t.object({
     special: '`on` needs POD_NAME, POD_NAMESPACE and the right to read pods (docs/kubernetes.md)',
     options: ['alongside'],
   }),
-  locks: about(t.optional(t.oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory'])), {
+  locks: about(t.optional(t.oneOf(['auto', 'mongodb', 'postgres', 'mysql', 'redis', 'redis-quorum', 'memory'])), {
     value: 'provider',
     meaning: 'where named locks are kept',
-    unit: '`auto`, `mongodb`, `postgres`, `redis` or `memory`',
+    unit: '`auto`, `mongodb`, `postgres`, `mysql`, `redis`, `redis-quorum` or `memory`',
     fallback: "`auto`: by the scheme of the locks' URL, else by the mode",
     special: '`memory`: only this process sees them',
     options: ['locks.provider'],
   }),
   locksUrl: about(t.optional(filled('a connection string such as redis://host:6379 or postgres://host/database')), {
     value: 'url',
-    meaning: 'the server of named locks: mongodb://, postgres:// or redis://',
+    meaning:
+      'the server of named locks: mongodb://, postgres://, mysql:// or redis://; three of redis:// with commas between them are a quorum',
     unit: 'connection string',
     fallback: "the process's own MongoDB",
     options: ['locks.url', 'locks.client'],

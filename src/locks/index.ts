@@ -1,5 +1,5 @@
 /**
- * Locks by name, shared by all processes that use one database: in MongoDB, PostgreSQL, Redis, or in memory.
+ * Locks by name, shared by all processes that use one database: in MongoDB, PostgreSQL, MySQL or MariaDB, Redis (one server, or a quorum of several), or in memory.
  * This entry loads no driver: a process with its locks in Redis never loads MongoDB's.
  *
  * @example
@@ -28,4 +28,5 @@ export { LockAssert, LockExtender } from './lock-path.js'
 export type * from './lock-provider.js'
 export { type LockDb, type LockProviderOptions, mongoLockProvider, openLockProvider } from './open-provider.js'
 export { memoryLocks } from './providers/memory.js'
+export type { MysqlPool } from './providers/mysql.js'
 export type { RedisClient } from './providers/redis.js'

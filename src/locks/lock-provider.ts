@@ -33,7 +33,7 @@ export interface SimpleLock {
 
 /** The port that grants locks. It never waits for a lock to become free. */
 export interface LockProvider {
-  /** The store, for messages: `'mongodb'`, `'postgres'`, `'redis'`, `'memory'`, or a name of your own. */
+  /** The store, for messages: `'mongodb'`, `'postgres'`, `'mysql'`, `'redis'`, `'redis-quorum'`, `'memory'`, or a name of your own. */
   readonly kind: string
   /**
    * @returns undefined if another caller holds the lock. Also undefined if it was granted by an answer that took as long as `lockAtMostFor`: the
@@ -68,11 +68,11 @@ export interface LockRecord {
   readonly released: boolean
 }
 
-/** The operator's view of locks: lists and frees them. All four providers implement it. */
+/** The operator's view of locks: lists and frees them. All built-in providers implement it. */
 export interface LockRecords {
   /**
-   * Lists all stored locks, sorted by name; with MongoDB and PostgreSQL the first 10,000.
-   * @param options.heldOnly leaves out free locks, whose records MongoDB and PostgreSQL keep; default false
+   * Lists all stored locks, sorted by name; with MongoDB, PostgreSQL and MySQL the first 10,000.
+   * @param options.heldOnly leaves out free locks, whose records MongoDB, PostgreSQL and MySQL keep; default false
    */
   list(options?: { readonly heldOnly?: boolean }): Promise<readonly LockRecord[]>
   /** Returns the record stored under a name; undefined if there is none. @throws LockProviderUnavailable */
@@ -89,7 +89,7 @@ export interface LockRecords {
 export interface OperableLockProvider extends LockProvider, LockRecords {
   find(name: string): Promise<LockRecord | undefined>
   holders(names: readonly string[]): Promise<ReadonlyMap<string, string>>
-  /** Creates PostgreSQL's table and its column `fence`, which Java's ShedLock doesn't have. A no-op for the other stores. */
+  /** Creates the table of PostgreSQL or MySQL, and its column `fence`, which Java's ShedLock doesn't have. A no-op for the other stores. */
   migrate(): Promise<void>
   /** Closes the connections that were opened here, never those that were passed in. */
   close(): Promise<void>

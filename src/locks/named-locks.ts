@@ -7,7 +7,7 @@ import { checkedLockConfig, type LockConfig } from './lock-config.js'
 import type { LockRecord, OperableLockProvider, SimpleLock } from './lock-provider.js'
 import type { Granted, LockStore } from './lock-store.js'
 
-/** The common part of the four providers, on top of a store. */
+/** The common part of all providers, on top of a store. */
 export class NamedLocks implements OperableLockProvider {
   readonly kind: string
   private readonly abandoned: AbandonedAcquisitions

@@ -30,7 +30,7 @@ const classPath = await shedLockClassPath().catch((error) => {
   process.stderr.write(`skipped: ${error.message}\n`)
   return undefined
 })
-const kinds = ['mongodb', 'postgres', 'redis'] as const satisfies Kind[]
+const kinds = ['mongodb', 'postgres', 'mysql', 'redis'] as const satisfies Kind[]
 
 describe.each(kinds)('Java and Node share locks in %s', (kind) => {
   const testWithJava = classPath === undefined ? test.skip : test

@@ -191,7 +191,7 @@ describe('@SchedulerLock', () => {
       /expected a method under @SchedulerLock/,
     )
     await expect(boot(LocksModule.forRoot({ provider: 'zookeeper' as never }), [])).rejects.toThrow(
-      /provider: expected one of auto, mongodb, postgres, redis, memory for locks, got 'zookeeper'/,
+      /provider: expected one of auto, mongodb, postgres, mysql, redis, redis-quorum, memory for locks, got 'zookeeper'/,
     )
     await expect(boot(inMemory({ defaults: { atMost: 1 } }), [])).rejects.toThrow(
       /locks.defaults: unknown option 'atMost'/,

@@ -30,7 +30,7 @@ import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 
 /**
  * The real ShedLock as another process with the same locks: obeys one JSON line at a time and answers with one, as holder.mjs does.
- * Its arguments are the URL of the server and, for PostgreSQL, whose time it goes by: db (usingDbTime), jvm (as it comes) or utc
+ * Its arguments are the URL of the server and, for PostgreSQL and MySQL, whose time it goes by: db (usingDbTime), jvm (as it comes) or utc
  * (withTimeZone). Times in answers are this machine's, in milliseconds.
  */
 public final class ShedLockHolder {
@@ -135,8 +135,10 @@ public final class ShedLockHolder {
         switch (uri.getScheme()) {
             case "mongodb":
                 return new MongoLockProvider(MongoClients.create(url).getDatabase(uri.getPath().substring(1)));
+            case "mysql":
             case "postgres": {
-                String jdbc = "jdbc:postgresql://" + uri.getHost() + ":" + uri.getPort() + uri.getPath();
+                String driver = uri.getScheme().equals("mysql") ? "mariadb" : "postgresql";
+                String jdbc = "jdbc:" + driver + "://" + uri.getHost() + ":" + uri.getPort() + uri.getPath();
                 JdbcTemplate template = new JdbcTemplate(new PerThread(jdbc, login[0], login[1]));
                 JdbcTemplateLockProvider.Configuration.Builder builder =
                         JdbcTemplateLockProvider.Configuration.builder().withJdbcTemplate(template);
