@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { acknowledgeOutboxes, type NotifyingLifecycle, outboxIn, removeOne, termsOf } from '../../src/lock/index.js'
+import { endDeliveries, type NotifyingLifecycle, outboxIn, removeOne, termsOf } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 
 describe('the removal of a document that has something to tell', () => {
@@ -113,13 +113,13 @@ describe('the removal of a document that has something to tell', () => {
     await jobs().insertOne({ _id: 'j', phase: 'First' })
     await remove()
     await jobs().updateOne({ _id: 'j' }, { $set: { 'progress.outbox.by': 'b!1' } })
-    const told = { id: 'j', seq: 1, goesOn: false, removed: '$removed:job' }
-    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'a!1' }], 1_000)).matched).toBe(0)
+    const told = { id: 'j', seq: 1, removed: '$removed:job' }
+    expect((await endDeliveries(of, [{ ...told, token: 'a!1' }])).matched).toBe(0)
     await jobs().updateOne({ _id: 'j' }, { $set: { phase: 'First' } })
-    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(0)
+    expect((await endDeliveries(of, [{ ...told, token: 'b!1' }])).matched).toBe(0)
     expect(await stored()).toMatchObject({ progress: { outbox: { open: [{ seq: 1 }] } } })
     await jobs().updateOne({ _id: 'j' }, { $set: { phase: '$removed:job' } })
-    expect((await acknowledgeOutboxes(of, [{ ...told, token: 'b!1' }], 1_000)).matched).toBe(1)
+    expect((await endDeliveries(of, [{ ...told, token: 'b!1' }])).matched).toBe(1)
     expect(await stored()).toBeNull()
   })
 })

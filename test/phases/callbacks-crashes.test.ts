@@ -7,7 +7,7 @@ import { clientAt } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { gate } from '../support/thing.js'
-import { type Job, jobsWith, useJobs } from './callbacks-fixture.js'
+import { type Job, jobSpec, jobsWith, useJobs } from './callbacks-fixture.js'
 import { crashingReplicas } from './crashing-replicas.js'
 
 jest.setTimeout(120_000)
@@ -189,5 +189,50 @@ describe('callbacks beside crashes', () => {
     expect(events).toHaveLength(2 * (3 + 1 + 40))
     const [begun, ended] = [events.indexOf('+last 1'), events.indexOf('-last 1')]
     expect(events.slice(begun + 1, ended).filter((event) => event.startsWith('+'))).toEqual([])
+  })
+
+  test('a callback that kills its process again and again parks no document whose step runs beside it', async () => {
+    const told: string[] = []
+    const spec = { ...jobSpec, callbacks: ['onMoved'], callbackTimeout: '5s', maxClaims: 3, maxAttempts: 6 } as const
+    const jobsBeside = lifecycleOf<Job>().define(spec)
+    await jobs().insertOne(orphan('poison', 1))
+    for (let i = 0; i < 4; i += 1) await insert(`j${i}`)
+    const asParked = { _id: 'poison', 'progress.outbox.dueAt': new Date('9999-12-31') }
+    let lives = 0
+    for (; lives < 30 && (await jobs().countDocuments(asParked)) === 0; lives += 1) {
+      const killed = Promise.withResolvers<void>()
+      const proxy = await TcpProxy.start(database.uri)
+      const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 500, retryWrites: false }).connect()
+      const own = jobsBeside.handle(
+        {
+          First: async (_doc, step) => {
+            await sleep(60)
+            return step.moveTo('Second')
+          },
+          Second: async (_doc, step) => step.moveTo('Done'),
+        },
+        {
+          onMoved: async ({ id, seq }) => {
+            if (id !== 'poison') return void told.push(`${id} ${seq}`)
+            await sleep(20)
+            proxy.refuse()
+            killed.resolve()
+            await new Promise(() => undefined)
+          },
+        },
+      )
+      const more = { logger: silentLogger, doorbell: 'off' as const, grace: '0s' as const }
+      const replica = new Replica({ db: client.db(database.db.databaseName), lifecycles: [own], ...more })
+      await replica.prepare()
+      await Promise.race([replica.runOnce().catch(() => undefined), killed.promise])
+      void replica.stop()
+      await client.close(true)
+      await proxy.stop()
+      await pass(60_000)
+    }
+    expect(await jobs().countDocuments(asParked)).toBe(1)
+    expect(await jobs().countDocuments({ lockedAt: { $gte: new Date('9999-01-01') } })).toBe(0)
+    expect(await jobs().countDocuments({ phase: 'Done' })).toBe(5)
+    expect(new Set(told).size).toBe(8)
   })
 })

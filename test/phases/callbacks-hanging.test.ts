@@ -48,21 +48,24 @@ describe('callbacks that hang', () => {
     return { lifecycle: own, told, hung, seen, noneEnded, end: end.open }
   }
 
-  test('1,000 keep no other waiting: those that are due after them, and those that are stored meanwhile', async () => {
-    const { lifecycle, told, hung, noneEnded, end } = hanging()
-    const replica = await prepared([lifecycle])
-    await jobs().insertMany([...dueOnes('hangs', 1_000), ...dueOnes('good', 100, { dueAt: new Date() })])
-    await replica.tick()
-    await eventually(() => expect(told).toHaveLength(100))
-    await insert('later')
-    await replica.tick()
-    await eventually(() => expect(told.filter((id) => id === 'later')).toHaveLength(2))
-    expect(hung).toHaveLength(1_000)
-    expect(noneEnded()).toBe(true)
-    end()
-    await replica.idle()
-    expect(await jobs().countDocuments({ 'progress.outbox.open': { $exists: true } })).toBe(0)
-  })
+  test.each([64, 1_000])(
+    '%i keep no other waiting: those that are due after them, and those that are stored meanwhile',
+    async (count) => {
+      const { lifecycle, told, hung, noneEnded, end } = hanging()
+      const replica = await prepared([lifecycle])
+      await jobs().insertMany([...dueOnes('hangs', count), ...dueOnes('good', 100, { dueAt: new Date() })])
+      await replica.tick()
+      await eventually(() => expect(told).toHaveLength(100))
+      await insert('later')
+      await replica.tick()
+      await eventually(() => expect(told.filter((id) => id === 'later')).toHaveLength(2))
+      expect(hung).toHaveLength(count)
+      expect(noneEnded()).toBe(true)
+      end()
+      await replica.idle()
+      expect(await jobs().countDocuments({ 'progress.outbox.open': { $exists: true } })).toBe(0)
+    },
+  )
 
   test('of more than 1,500 the rest is left to other replicas, with what comes after them', async () => {
     const { lifecycle, told, hung, seen, end } = hanging()

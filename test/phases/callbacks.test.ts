@@ -182,6 +182,61 @@ describe('callbacks', () => {
     expect(told).toMatchObject([{ seq: 3, attempt: 2 }])
   })
 
+  test('what an older replica has in hand, with its token, is its own until it lets go; what follows is told by this one', async () => {
+    const { told, lifecycle } = jobsWith()
+    const replica = await prepared([lifecycle])
+    const outbox = { seq: 4, open: [entryOf(3), entryOf(4)], next: 'onMoved', by: 'older~a1!7', tries: 1 }
+    const dueAt = new Date(Date.now() + 40_000)
+    await jobs().insertOne({ _id: 'j', phase: 'Done', progress: { outbox: { ...outbox, dueAt } } } as never)
+    await replica.runOnce()
+    expect(told).toEqual([])
+    expect((await stored())['progress'].outbox).toEqual({ ...outbox, dueAt })
+    // As it takes out what it has told, and goes on under its token.
+    const more = { open: [entryOf(4)], dueAt: new Date(Date.now() + 40_000) }
+    await jobs().updateOne({ _id: 'j' }, { $set: { 'progress.outbox': { ...outbox, ...more } } })
+    await replica.runOnce()
+    expect(told).toEqual([])
+    const left = { seq: 4, open: [entryOf(4)], next: 'onMoved', dueAt: new Date() }
+    await jobs().updateOne({ _id: 'j' }, { $set: { 'progress.outbox': left } })
+    await replica.runOnce()
+    expect(told).toMatchObject([{ seq: 4, attempt: 1 }])
+    expect((await stored())['progress'].outbox).toEqual({ seq: 4 })
+  })
+
+  test('a call that ends after its outbox was taken from it takes nothing out, and the next one is not called', async () => {
+    const { told, lifecycle } = jobsWith(async ({ seq }) => {
+      if (seq !== 3) return
+      await jobs().updateOne({ _id: 'j' }, { $set: { 'progress.outbox.by': 'other~b2!1' } })
+    })
+    const replica = await prepared([lifecycle])
+    const outbox = { seq: 4, open: [entryOf(3), entryOf(4)], next: 'onMoved', dueAt: new Date(0) }
+    await jobs().insertOne({ _id: 'j', phase: 'Done', progress: { outbox } } as never)
+    await replica.runOnce()
+    expect(told.map(({ seq }) => seq)).toEqual([3])
+    expect((await stored())['progress'].outbox).toMatchObject({ by: 'other~b2!1', open: [{ seq: 3 }, { seq: 4 }] })
+  })
+
+  test('more entries than one are told in their order, each after the one before was taken out, while other documents go on', async () => {
+    const { told, lifecycle } = jobsWith(async ({ id, seq }) => {
+      const { open } = (await stored(id))['progress'].outbox
+      expect(open[0].seq).toBe(seq)
+    })
+    const replica = await prepared([lifecycle])
+    const outboxOf = (count: number) => ({
+      ...{ seq: count, next: 'onMoved', dueAt: new Date(0) },
+      open: Array.from({ length: count }, (_, i) => entryOf(i + 1)),
+    })
+    await jobs().insertMany(
+      [12, 3, 1].map((count) => ({ _id: `j${count}`, phase: 'Done', progress: { outbox: outboxOf(count) } })),
+    )
+    await replica.runOnce()
+    for (const count of [12, 3, 1])
+      expect(told.filter(({ id }) => id === `j${count}`).map(({ seq }) => seq)).toEqual(
+        Array.from({ length: count }, (_, i) => i + 1),
+      )
+    expect(calls.every(({ outcome }) => outcome === 'told')).toBe(true)
+  })
+
   test('a replica of a version without a callback leaves it to others, and stores nothing for it', async () => {
     const old = lifecycleOf<Job>().define({ ...jobSpec, callbacks: ['onParked'] }) as unknown as typeof job
     const fresh = jobsWith()

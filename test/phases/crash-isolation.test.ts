@@ -13,7 +13,8 @@ function replicaWith(claims: readonly number[], heldMs = 10_000) {
     claimedAtMs: clock.monotonicMs() - heldMs,
   }))
   let called = 0
-  isolation.join({ all: () => holding } as never, settings, () => {
+  const held = () => holding.map(({ document, claimedAtMs }) => ({ claims: document.progress.claims, claimedAtMs }))
+  isolation.join(held, settings, () => {
     called += 1
   })
   const claim = () => {
@@ -59,6 +60,37 @@ test.each([
 ])('beside %s', (_what, held, expected) => {
   const answers = [0, 1, 2, 3, 4, 5].map((before) => (replicaWith(held).admits(before) ? 'yes' : 'no'))
   expect(answers.join(' ')).toBe(expected)
+})
+
+test.each([
+  ['on its 2nd try', [2], 'yes yes yes no'],
+  ['on its 3rd try', [3, 3], 'yes yes yes no'],
+  ['on its last try', [8], 'yes no no no'],
+])('beside a callback %s: whether a step may begin on its 1st, 2nd, 3rd and last claim', (_what, calls, expected) => {
+  const { isolation, admits } = replicaWith([], 10_000)
+  const outboxes = { progress: 'progress', concurrency: 16, maxClaims: 8 }
+  isolation.join(() => calls.map((claims) => ({ claims, claimedAtMs: -10_000 })), outboxes)
+  expect([0, 1, 2, 4].map((before) => (admits(before) ? 'yes' : 'no')).join(' ')).toBe(expected)
+})
+
+test('a callback on its last try is alone as a step is: it waits for steps, and none begins beside it', () => {
+  const { clock, isolation, admits, letGo } = replicaWith([1])
+  const outboxes = { progress: 'progress', concurrency: 16, maxClaims: 8 }
+  const inProgress: { claims: number; claimedAtMs: number }[] = []
+  isolation.join(() => inProgress, outboxes)
+  const call = () => {
+    const admission = isolation.forClaim(outboxes, 0)
+    const isAdmitted = admission.takes(8)
+    if (isAdmitted) inProgress.push({ claims: 8, claimedAtMs: clock.monotonicMs() })
+    isolation.over(admission)
+    return isAdmitted
+  }
+  expect(call()).toBe(false)
+  letGo()
+  expect(call()).toBe(true)
+  expect([admits(0), isolation.isOpen]).toEqual([false, false])
+  clock.advance(1_501)
+  expect([admits(0), isolation.isOpen]).toEqual([true, true])
 })
 
 describe('a document on its last claim', () => {

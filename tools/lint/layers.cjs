@@ -41,7 +41,8 @@ const ROOMS = {
   'src/phases/engine': [
     ['tick'],
     ['lifecycle'],
-    ['callbacks', 'claim', 'renew', 'record'],
+    ['callbacks'],
+    ['claim', 'renew', 'record'],
     ['run', 'start'],
     ['context'],
     ['wake'],

@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { onClaimIndex } from '../documents/read.js'
+import { AS_IT_STANDS, onClaimIndex, onIndex } from '../documents/read.js'
+import { withIds } from '../documents/values.js'
 import { updateAround } from '../documents/write.js'
 import { inProgress, PARKED_AT, type Terms } from '../terms/terms.js'
 import { leaseUnmoved } from './lease.js'
@@ -36,23 +37,22 @@ export async function redateLeases(
   until?: Date,
 ): Promise<number> {
   const filter = futureLeases(terms, phases, until)
-  const stillSo = (ids: readonly unknown[]) => ({ ...filter, _id: { $in: ids as never[] } })
   const begunAnew = {
     $set: { lockedAt: '$$NOW', ...(terms.legacyWriters && { [`${terms.progress}.lockedAt`]: '$$NOW' }) },
   }
-  return redated(collection, filter, stillSo, begunAnew)
+  return redated(collection, filter, begunAnew)
 }
 
-/** Finds them by the claim index, and writes those that still match. @returns the number of documents written */
-async function redated(
+/** Finds documents by an index, and writes those that still match. @returns the number of documents written */
+export async function redated(
   collection: Collection,
   filter: Filter<Document>,
-  stillSo: (ids: readonly unknown[]) => Filter<Document>,
   update: Document,
+  index?: Document,
 ): Promise<number> {
-  const found = await onClaimIndex(collection, (hint) =>
-    collection.find(filter, { projection: { _id: 1 }, hint }).toArray(),
-  )
+  const find = (hint: Document) => collection.find(filter, { projection: { _id: 1 }, hint, ...AS_IT_STANDS }).toArray()
+  const found = await (index ? onIndex(collection, index, find) : onClaimIndex(collection, find))
+  const stillSo = (some: readonly unknown[]) => ({ ...withIds(some), $and: [filter] })
   const ids = found.map((document) => document['_id'] as unknown)
   let count = 0
   for (let from = 0; from < ids.length; from += BATCH) {
@@ -89,5 +89,5 @@ export async function redatePauses(collection: Collection, terms: Terms, phases:
   const update = {
     $set: { lockedAt: { $subtract: [wake, lockTimeoutMs] }, [`${progress}.resumeAt`]: wake },
   }
-  return redated(collection, filter, (ids) => ({ ...filter, _id: { $in: ids as never[] } }), update)
+  return redated(collection, filter, update)
 }

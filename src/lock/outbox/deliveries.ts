@@ -2,6 +2,7 @@ import type { AggregateOptions, Collection, Document, Filter } from 'mongodb'
 import { AS_IT_STANDS, COMMITTED, onIndex, type ReadEach, readEach } from '../documents/read.js'
 import { withIds } from '../documents/values.js'
 import { deleteNamed, type Refused, updateAround, updateNamed } from '../documents/write.js'
+import { redated } from '../lease/future-leases.js'
 import { STEP_SLACK_MS } from '../lease/server-clock.js'
 import { countAt, ID_INDEX, literal, PARKED_AT, perDocument } from '../terms/terms.js'
 import { type EntryName, outboxIn, outboxIndex } from './outbox.js'
@@ -27,7 +28,6 @@ export interface Delivery {
 
 /** The most that the clocks of a set's members may differ from this process's estimate of the time. It only saves reading keys. */
 const SLACK_MS = 60_000
-const REDATED_AT_ONCE = 1_000
 
 /** The server's time as the replica knows it. */
 export interface OutboxTime {
@@ -72,20 +72,9 @@ export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): 
     [`${of.progress}.outbox.by`]: { $type: 'string' },
     [dueAt]: { $gt: now, $lt: PARKED_AT },
     $expr: isFromTheFuture,
-  }
-  const found = await onIndex(of.collection, outboxIndex(of.progress), (hint) =>
-    of.collection.find(held as Filter<Document>, { projection: { _id: 1 }, hint, ...AS_IT_STANDS }).toArray(),
-  )
-  let redated = 0
-  for (let from = 0; from < found.length; from += REDATED_AT_ONCE) {
-    const ids = found.slice(from, from + REDATED_AT_ONCE).map(({ _id }) => _id as unknown)
-    const stillSo = (some: readonly unknown[]) => ({ ...withIds(some), $and: [held] })
-    const { matched } = await updateAround(of.collection, ids, stillSo, [
-      { $set: { [dueAt]: { $add: ['$$NOW', leaseMs] } } },
-    ])
-    redated += matched
-  }
-  return redated
+  } as Filter<Document>
+  const begunAnew = { $set: { [dueAt]: { $add: ['$$NOW', leaseMs] } } }
+  return redated(of.collection, held, begunAnew, outboxIndex(of.progress))
 }
 
 /** A kind of due outbox: untried ones, those whose last try has failed, or suspects ({@link Delivery}). */
@@ -159,55 +148,11 @@ export async function takeOutboxes(
   return { ...read, refused }
 }
 
-/** A delivery whose entries have been delivered up to and including `seq`. */
-export interface Acknowledgement extends Delivery {
+/** A delivery whose entries have been delivered up to and including `seq`. The rest in its outbox is due immediately. */
+export interface Delivered extends Delivery {
   readonly seq: number
-  /** The next entry is delivered under the same token; otherwise the outbox is let go, and the rest in it is due immediately. */
-  readonly goesOn: boolean
   /** It was its last entry, and the document is in this phase, a {@link removedPhase}: it is deleted. */
   readonly removed?: string | undefined
-}
-
-/**
- * Takes delivered entries out of the outboxes, and deletes documents whose last entry is delivered, as far as each is still held under its token.
- * One that goes on stays held for `leaseMs` more.
- * @returns the number that were still held
- */
-export async function acknowledgeOutboxes(
-  of: Outboxes,
-  all: readonly Acknowledgement[],
-  leaseMs: number,
-): Promise<{ readonly matched: number; readonly refused: readonly Refused[] }> {
-  const groups = [...Map.groupBy(all, ({ token, goesOn, removed }) => `${goesOn} ${!removed} ${token}`).values()]
-  const written = await Promise.all(
-    groups.map(async (group) => {
-      const { token, goesOn, removed } = group[0]!
-      const [ids, seqs] = [group.map(({ id }) => id), group.map(({ seq }) => seq)]
-      if (removed) {
-        const matching = (some: readonly unknown[]) => ({ ...heldUnder(of, some, token), phase: removed })
-        return { matched: await deleteNamed(of.collection, ids, matching), refused: [] }
-      }
-      const update = [{ $set: withoutDelivered(of.progress, perDocument(ids, seqs), goesOn ? leaseMs : undefined) }]
-      return updateAround(of.collection, ids, (some) => heldUnder(of, some, token), update)
-    }),
-  )
-  const matched = written.reduce((sum, one) => sum + one.matched, 0)
-  return { matched, refused: written.flatMap(({ refused }) => refused) }
-}
-
-function withoutDelivered(progress: string, seq: Document, leaseMs: number | undefined): Document {
-  const box = `$${progress}.outbox`
-  const left = { $filter: { input: openOf(progress), as: 'one', cond: { $gt: ['$$one.seq', seq] } } }
-  const goesOn = {
-    seq: `${box}.seq`,
-    open: '$$left',
-    next: { $let: { vars: { first: { $first: '$$left' } }, in: '$$first.callback' } },
-    ...(leaseMs === undefined
-      ? { dueAt: '$$NOW' }
-      : { by: `${box}.by`, dueAt: { $add: ['$$NOW', leaseMs] }, tries: 1 }),
-  }
-  const outbox = { $cond: [{ $eq: [{ $size: '$$left' }, 0] }, { seq: `${box}.seq` }, goesOn] }
-  return { [`${progress}.outbox`]: { $let: { vars: { left }, in: outbox } } }
 }
 
 /** The reason that an outbox is let go with its first entry undelivered. */
@@ -218,12 +163,55 @@ export type LetGo =
   | 'uncalled'
 
 /** A delivery that ends with its first entry undelivered. */
-export interface Leaving extends Delivery {
+export interface Undelivered extends Delivery {
   readonly why: LetGo
 }
 
-/** Lets go of outboxes, as far as each is still held under its token. */
-export async function letGoOutboxes(of: Outboxes, all: readonly Leaving[]): Promise<void> {
+export type DeliveryEnd = Delivered | Undelivered
+
+/**
+ * Writes the ends of deliveries, as far as each outbox is still held under its token: takes out the entries that were delivered, deletes documents
+ * whose last entry that was, and lets go of the outboxes.
+ * @returns the number of delivered ones that were still held
+ */
+export async function endDeliveries(
+  of: Outboxes,
+  ends: readonly DeliveryEnd[],
+): Promise<{ readonly matched: number; readonly refused: readonly Refused[] }> {
+  const delivered = ends.filter((one) => 'seq' in one)
+  const groups = Map.groupBy(delivered, ({ token, removed }) => `${removed ?? ''} ${token}`)
+  const undelivered = ends.filter((one) => 'why' in one)
+  const [, ...written] = await Promise.all([
+    undelivered.length > 0 ? letGo(of, undelivered) : undefined,
+    ...[...groups.values()].map((group) => takeOut(of, group)),
+  ])
+  const matched = written.reduce((sum, one) => sum + one.matched, 0)
+  return { matched, refused: written.flatMap(({ refused }) => refused) }
+}
+
+/** Takes out the delivered entries of outboxes that have the same token. */
+async function takeOut(of: Outboxes, group: readonly Delivered[]) {
+  const { token, removed } = group[0]!
+  const ids = group.map(({ id }) => id)
+  if (removed) {
+    const matching = (some: readonly unknown[]) => ({ ...heldUnder(of, some, token), phase: removed })
+    return { matched: await deleteNamed(of.collection, ids, matching), refused: [] }
+  }
+  const seqs = group.map(({ seq }) => seq)
+  const update = [{ $set: withoutDelivered(of.progress, perDocument(ids, seqs)) }]
+  return updateAround(of.collection, ids, (some) => heldUnder(of, some, token), update)
+}
+
+function withoutDelivered(progress: string, seq: Document): Document {
+  const box = `$${progress}.outbox`
+  const left = { $filter: { input: openOf(progress), as: 'one', cond: { $gt: ['$$one.seq', seq] } } }
+  const next = { $let: { vars: { first: { $first: '$$left' } }, in: '$$first.callback' } }
+  const goesOn = { seq: `${box}.seq`, open: '$$left', next, dueAt: '$$NOW' }
+  const outbox = { $cond: [{ $eq: [{ $size: '$$left' }, 0] }, { seq: `${box}.seq` }, goesOn] }
+  return { [`${progress}.outbox`]: { $let: { vars: { left }, in: outbox } } }
+}
+
+async function letGo(of: Outboxes, all: readonly Undelivered[]): Promise<void> {
   const updates = all.map(({ id, token, isSuspect, why }) => {
     const update = [{ $set: afterLetGo(`${of.progress}.outbox`, why, isSuspect) }]
     return { ids: [id], filter: heldUnder(of, [id], token), update }
@@ -262,7 +250,7 @@ export async function retryOutbox(
     [`${box}.tries`]: 0,
     [`${box}.by`]: '$$REMOVE',
   }
-  const update = [{ $set: skip ? withoutDelivered(progress, literal(seq), undefined) : retried }]
+  const update = [{ $set: skip ? withoutDelivered(progress, literal(seq)) : retried }]
   return (await updateNamed(collection, [{ ids: [id], filter, update }])).matchedCount > 0
 }
 

@@ -11,7 +11,6 @@ import { BoundedLog, OutageLog } from '../reporting/bounded-log.js'
 import { sturdy, warningsLogger } from '../reporting/logger.js'
 import { observers } from '../reporting/observer.js'
 import { ThreadPool } from '../threads/index.js'
-import { CallIsolation } from './callbacks/call-isolation.js'
 import { CrashIsolation } from './claim/crash-isolation.js'
 import { SharedSemaphore } from './concurrency/shared-semaphore.js'
 import type { Environment } from './context/environment.js'
@@ -125,7 +124,7 @@ export class Replica {
       wakes: () => this.waking,
     }
     const { env, isolation } = this
-    const apart = { isolation, callIsolation: new CallIsolation(), monitor }
+    const apart = { isolation, monitor }
     this.running = options.lifecycles.map((lifecycle) => runningLifecycle(env, lifecycle, apart))
     this.backgroundTasks = new BackgroundTasks(() => this.running.flatMap((one) => one.alongside()), logger)
     const look = async () => {

@@ -1,11 +1,13 @@
 import type { Document } from 'mongodb'
 import {
   errorPauseMs,
+  isLastEntry,
   isRemovedPhase,
-  type LeaseAge,
   type LetGo,
+  type Outbox,
   type OutboxEntry,
-  outboxIn,
+  type Outboxes,
+  removedPhase,
 } from '../../../lock/index.js'
 import { numbered } from '../../../options/index.js'
 import { systemClock } from '../../../time/index.js'
@@ -15,14 +17,17 @@ import type { LifecycleModel } from '../../model/model.js'
 import { withFields } from '../../reporting/logger.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import { deepCopy } from '../run/step-run.js'
-import { Lane } from './lane.js'
+import { deepCopy } from '../run/deep-copy.js'
+import type { Bulkhead } from './bulkhead.js'
 
 /** The time that an outbox is held beyond the callback's timeout: for the commands around the call. */
 const LEASE_MARGIN_MS = 10_000
 /** The part of the margin for a callback that couldn't end because the event loop stood still, for at least `STOOD_STILL_MS`. */
 const MORE_MS = LEASE_MARGIN_MS / 2
 const STOOD_STILL_MS = 100
+const MOST_SEQ = 1_000_000_000
+const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
+const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
 
 /** The time that an outbox is held for one call. */
 export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
@@ -31,41 +36,35 @@ export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.
 export interface DeliveryCall {
   readonly id: unknown
   readonly document: Document
-  /** Of its outbox. */
-  readonly lease: LeaseAge
-  readonly lane: LaneName
+  readonly outbox: Outbox
+  /** The monotonic time until which its outbox is held. */
+  readonly leaseUntilMs: number
+  readonly bulkhead: Bulkhead
   /** Called when its call goes on without a place. */
   onAside(): void
+  /** The monotonic time when its outbox was taken, and from then on when its call began. */
+  claimedAtMs: number
+  /** The time that the call took. */
+  ranMs: number
 }
 
-/** The lane of a call. First tries don't wait for calls that have failed, or hung, before. */
-export type LaneName = 'first' | 'again'
-
 /**
- * Calls a lifecycle's callbacks. Each of two lanes runs up to `concurrency` calls at the same time, like handlers, and more that last. Each call has
- * a signal, a timeout, and a lease that outlasts the timeout. No call begins once the replica stops.
+ * Calls a lifecycle's callbacks, each in its bulkhead, with a signal, a timeout, and a lease that outlasts the timeout. No call begins once the replica
+ * stops.
  */
 export class CallbackInvoker {
-  private readonly lanes: Readonly<Record<LaneName, Lane>>
   private readonly running = new Set<AbortController>()
   private stopping = false
 
   constructor(
     private readonly env: Omit<LifecycleEnvironment, 'callbacks'>,
     private readonly callbacks: Callbacks,
-  ) {
-    const { concurrency } = env.model.settings
-    this.lanes = { first: new Lane(concurrency), again: new Lane(concurrency) }
-  }
-
-  lane(name: LaneName): Pick<Lane, 'isFull' | 'passesOn'> {
-    return this.lanes[name]
-  }
+    private readonly of: Pick<Outboxes, 'callbacks'>,
+  ) {}
 
   /** Begins no further call. */
   stop(): void {
     this.stopping = true
-    for (const lane of Object.values(this.lanes)) lane.open()
   }
 
   /** Aborts the signals of running calls. */
@@ -73,25 +72,45 @@ export class CallbackInvoker {
     for (const call of this.running) call.abort(new Error('shutdown'))
   }
 
+  /** Delivers the first entry of a document's outbox, and returns how that has ended. */
+  async deliver(one: DeliveryCall): Promise<{ seq: number; removed?: string | undefined } | { why: LetGo }> {
+    const { model, lines } = this.env
+    const { open, isDamaged } = one.outbox
+    const removed = one.document['phase'] === removedPhase(model.name) ? removedPhase(model.name) : undefined
+    if (isDamaged) {
+      const about = { lifecycle: model.name, id: one.id }
+      lines.error({ kind: 'damaged outbox' }, `no callback is told: ${DAMAGED}`, about)
+      return { why: { error: DAMAGED, pauseMs: null } }
+    }
+    const [entry] = open
+    // A person has changed it by hand: the write decides anew which entry is next.
+    if (!entry) return { seq: MOST_SEQ, removed }
+    const { seq, callback } = entry
+    if (!this.of.callbacks.includes(callback)) return { seq: seq - 1 }
+    if (isLastEntry(entry) && !removed) return { why: { error: NOT_REMOVED, pauseMs: null } }
+    const why = await this.call(one, entry)
+    return why ? { why } : { seq, removed: isLastEntry(entry) ? removed : undefined }
+  }
+
   /** Calls a callback as soon as there is a place. Undefined: it returned; otherwise the reason to let go of its outbox. */
-  async call(one: DeliveryCall, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
-    const leave = await this.lanes[one.lane].enter(() => one.onAside())
+  private async call(one: DeliveryCall, entry: OutboxEntry): Promise<LetGo | undefined> {
+    const leave = await one.bulkhead.enter(() => one.onAside())
     if (!leave) return 'uncalled'
+    const { model, clock } = this.env
+    one.claimedAtMs = clock.monotonicMs()
     try {
-      const isSafe = one.lease.leftMs() >= this.env.model.settings.callbackTimeoutMs! + MORE_MS
-      return isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
+      const isSafe = one.leaseUntilMs - one.claimedAtMs >= model.settings.callbackTimeoutMs! + MORE_MS
+      return isSafe && !this.stopping ? await this.callNow(one, entry) : 'uncalled'
     } finally {
+      one.ranMs = clock.monotonicMs() - one.claimedAtMs
       leave()
     }
   }
 
-  private async callNow(
-    { id, document }: DeliveryCall,
-    entry: OutboxEntry,
-    attempt: number,
-  ): Promise<LetGo | undefined> {
+  private async callNow({ id, document, outbox }: DeliveryCall, entry: OutboxEntry): Promise<LetGo | undefined> {
+    const attempt = outbox.tries
     const { model, clock, observer, logger, lines } = this.env
-    const { maxAttempts, callbackTimeoutMs, progress } = model.settings
+    const { maxAttempts, callbackTimeoutMs } = model.settings
     const { seq, callback } = entry
     if (callback === 'delete') return undefined
     const about = { lifecycle: model.name, id, callback, seq }
@@ -106,7 +125,7 @@ export class CallbackInvoker {
     this.running.add(controller)
     let failure: { readonly error: unknown } | undefined
     try {
-      const event = { ...entry, lifecycle: model.name, id, document: deepCopy(asBeforeRemoval(document, progress)) }
+      const event = { ...entry, lifecycle: model.name, id, document: deepCopy(asBeforeRemoval(document, outbox)) }
       const call = { signal: controller.signal, attempt, log: withFields(logger, about) }
       await inTime(() => this.callbacks[callback]!(event, call), callbackTimeoutMs!, controller)
     } catch (error) {
@@ -140,8 +159,8 @@ export class CallbackInvoker {
 }
 
 /** Gives a removed document the phase that it was removed from, because callbacks know only the phases of their lifecycle. */
-function asBeforeRemoval(document: Document, progress: string): Document {
-  const last = isRemovedPhase(document['phase']) ? outboxIn(document[progress]).open.at(-1) : undefined
+function asBeforeRemoval(document: Document, { open }: Outbox): Document {
+  const last = isRemovedPhase(document['phase']) ? open.at(-1) : undefined
   return last ? { ...document, phase: last.from } : document
 }
 

@@ -1,4 +1,12 @@
-import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex, nothingClaimed, type WorkSplit } from '../../../lock/index.js'
+import {
+  type Claimed,
+  type ClaimResult,
+  Claims,
+  idKey,
+  MissingIndex,
+  nothingClaimed,
+  type WorkSplit,
+} from '../../../lock/index.js'
 import type { LimitNeed } from '../../model/model.js'
 import { readProjection } from '../../model/settings.js'
 import { OutageLog } from '../../reporting/bounded-log.js'
@@ -61,7 +69,13 @@ export class Claimer {
       isOver: () => this.stopped,
     })
     this.admission = new Admission(model, limitLeases, clock)
-    isolation.join(held, model.settings, () => this.queues.freed('isolation', () => true))
+    const { progress } = model.settings
+    const claims = () =>
+      held.all().map(({ document, claimedAtMs }) => ({
+        claims: Number(document[progress]?.claims ?? 1),
+        claimedAtMs,
+      }))
+    isolation.join(claims, model.settings, () => this.queues.freed('isolation', () => true))
     // Slots that a phase gave back itself are no reason to claim again.
     const canUse = ({ phase, slots }: PhaseQueue, needs: readonly LimitNeed[], by: SlotWaiter | undefined) =>
       slots !== by && this.admission.needsOneOf(phase, needs)

@@ -2,7 +2,6 @@ import type { Document } from 'mongodb'
 import type { Candidates, PhaseMemory, Reach, SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../model/settings.js'
-import type { HeldDocuments } from '../lease/held.js'
 
 /** The time that a document waits to be held alone before it gets its turn: then nothing more is claimed, and chains yield. */
 const PATIENCE_MS = 5_000
@@ -11,16 +10,27 @@ const DRAIN_MS = 1_000
 /** The longest time without claims, which a look a second falls into. If another suspect still runs, the document waits on while claims go on. */
 const CLOSED_MOST_MS = 2_500
 /** The time that a document is alone. After it others may be claimed, so that a long step on its last claim stops no other document. */
-const ALONE_MOST_MS = 1_500
+export const ALONE_MOST_MS = 1_500
 /** The most additional candidates that a look reads, to make up for those that can't be held now. */
 const MOST_PASSED_OVER = 5_000
 const MAKES_WAY_EVERY_MS = 1_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
+/** A document that is held, or that a callback is called for. */
+export interface HeldClaim {
+  /** The number of its claims without a recorded outcome, including this one. */
+  readonly claims: number
+  readonly claimedAtMs: number
+}
+
+/** The number of claims without an outcome after which a document is given up, and the number of those that run at the same time. */
+export type IsolationSettings = Pick<LifecycleSettings, 'progress' | 'concurrency' | 'maxClaims'>
+
 /**
- * The isolation of suspects on one replica. A document that was claimed before without a recorded outcome is a suspect: its handler may kill its
- * process, and with it the claims of everything else that is held.
+ * The isolation of suspects on one replica, the one policy for what may run beside what: documents and their steps, outboxes and their callbacks. What
+ * was claimed before without a recorded outcome is a suspect: its handler may kill its process, and with it the claims of everything else that is
+ * held.
  *
  * Invariants: the replica never holds more suspects at the same time than each of them allows: `concurrency` on its second claim, then a quarter
  * of that with each further one, at least one. On its last claim (`maxClaims`) a document begins alone: no other suspect of this replica is held or
@@ -41,12 +51,12 @@ export class CrashIsolation {
   constructor(private readonly clock: Clock) {}
 
   /** @param onRoom called when there may be room for documents that were not admitted */
-  join(held: HeldDocuments, settings: LifecycleSettings, onRoom: () => void = () => undefined): void {
+  join(held: () => Iterable<HeldClaim>, settings: IsolationSettings, onRoom: () => void = () => undefined): void {
     this.members.push({ held, settings, onRoom })
   }
 
   /** Begins one claim of a lifecycle; `over` ends it. `passedBefore`: the number of documents that the claim before it had to leave. */
-  forClaim(settings: LifecycleSettings, passedBefore: number): IsolatedClaim {
+  forClaim(settings: IsolationSettings, passedBefore: number): IsolatedClaim {
     const isolated = new IsolatedClaim(this, settings, passedBefore)
     this.claims.add(isolated)
     return isolated
@@ -128,10 +138,8 @@ export class CrashIsolation {
     const present = nothingHeld()
     const quietSinceMs = this.clock.monotonicMs() - ALONE_MOST_MS
     for (const { held, settings } of this.members) {
-      for (const { document, claimedAtMs } of held.all()) {
-        const claims = Number(document[settings.progress]?.claims ?? 1)
+      for (const { claims, claimedAtMs } of held())
         count(present, mostBeside(settings, claims), claimedAtMs > quietSinceMs)
-      }
     }
     for (const claim of this.claims) {
       if (claim === except) continue
@@ -145,8 +153,8 @@ export class CrashIsolation {
 }
 
 interface Member {
-  readonly held: HeldDocuments
-  readonly settings: LifecycleSettings
+  readonly held: () => Iterable<HeldClaim>
+  readonly settings: IsolationSettings
   readonly onRoom: () => void
 }
 
@@ -169,7 +177,7 @@ export class IsolatedClaim implements SelectionPolicy {
 
   constructor(
     private readonly isolation: CrashIsolation,
-    private readonly settings: LifecycleSettings,
+    private readonly settings: IsolationSettings,
     private readonly passedBefore: number,
   ) {}
 
@@ -191,7 +199,18 @@ export class IsolatedClaim implements SelectionPolicy {
 
   /** Counts a document as held until the claim is over. */
   placed(document: Document): void {
-    const most = this.mostBeside(document)
+    this.place(this.mostBeside(document))
+  }
+
+  /** Takes a place for what would be on its nth claim, as `admits` and `placed` do for a candidate. */
+  takes(claims: number): boolean {
+    const most = mostBeside(this.settings, claims)
+    const isAdmitted = this.allows(most)
+    if (isAdmitted) this.place(most)
+    return isAdmitted
+  }
+
+  private place(most: number): void {
     if (most === ALONE) this.isolation.placedAlone()
     count(this.own, most, true)
   }
@@ -221,7 +240,7 @@ function count(present: Present, most: number, isNew: boolean): void {
 }
 
 /** The number of suspects that may be held at the same time while one of them is on its nth claim without a recorded outcome. */
-function mostBeside({ maxClaims, concurrency }: LifecycleSettings, claims: number): number {
+function mostBeside({ maxClaims, concurrency }: IsolationSettings, claims: number): number {
   // A document past its last claim is parked without calling its handler.
   if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
   return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))

@@ -27,14 +27,21 @@ const SMOOTHING = 0.05
 export class PrefetchTarget {
   private meanMs: number | undefined
   private besideMs: number | undefined
-  private mostHeld = MOST_HELD
   private isStuck = false
 
-  /** @param mayRun where a replica's lifecycles share places: the number of handlers that may run now, and when it is their turn. Default: `most` */
+  private mostHeld: number
+
+  /**
+   * @param mayRun where a replica's lifecycles share places: the number of handlers that may run now, and when it is their turn. Default: `most`
+   * @param mostEver the most documents that are held
+   */
   constructor(
     private readonly most: number,
     private readonly mayRun?: (() => { readonly now: number; readonly inTurn: number }) | undefined,
-  ) {}
+    private readonly mostEver = MOST_HELD,
+  ) {
+    this.mostHeld = mostEver
+  }
 
   /** Records the time that a handler ran. */
   ran(ms: number): void {
@@ -58,7 +65,7 @@ export class PrefetchTarget {
     if (besideMs === undefined) return
     if (besideMs > MOST_BESIDE_MS) this.mostHeld *= Math.max(0.5, MOST_BESIDE_MS / besideMs)
     else if (besideMs < MOST_BESIDE_MS / 2) this.mostHeld *= 1.25
-    this.mostHeld = Math.min(MOST_HELD, Math.max(this.least, this.mostHeld))
+    this.mostHeld = Math.min(this.mostEver, Math.max(this.least, this.mostHeld))
   }
 
   get target(): number {

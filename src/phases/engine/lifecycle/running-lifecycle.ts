@@ -7,7 +7,6 @@ import { workingPhases } from '../../model/model.js'
 import { BoundedLog, OutageLog } from '../../reporting/bounded-log.js'
 import { BrokenReports } from '../../reporting/broken-reports.js'
 import { threadOf } from '../../threads/index.js'
-import type { CallIsolation } from '../callbacks/call-isolation.js'
 import { Deliverer } from '../callbacks/deliverer.js'
 import type { CrashIsolation } from '../claim/crash-isolation.js'
 import type { StepKind } from '../concurrency/step-semaphore.js'
@@ -25,11 +24,7 @@ export type RunningLifecycle = ReturnType<typeof runningLifecycle>
 export function runningLifecycle(
   env: Environment,
   lifecycle: RunnableLifecycle,
-  {
-    isolation,
-    callIsolation,
-    monitor,
-  }: { isolation: CrashIsolation; callIsolation: CallIsolation; monitor: LoopMonitor },
+  { isolation, monitor }: { isolation: CrashIsolation; monitor: LoopMonitor },
 ) {
   const { options, identity, registry, liveReplicas, lookSoon, ringOthers } = env
   const { clock, logger, observer, serverClock } = env
@@ -83,7 +78,7 @@ export function runningLifecycle(
   const deliverer =
     model.settings.callbacks &&
     new Deliverer({
-      ...{ env: shared, identity, callIsolation, callbacks: lifecycle.callbacks ?? {} },
+      ...{ env: shared, identity, isolation, callbacks: lifecycle.callbacks ?? {} },
       outage: new OutageLog(`${model.name}: notifying callbacks`, clock, logger),
     })
   const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }

@@ -1,4 +1,5 @@
 import { systemClock } from '../../../time/index.js'
+import { PrefetchTarget } from '../concurrency/prefetch-target.js'
 import { StepSemaphore } from '../concurrency/step-semaphore.js'
 
 /** The longest time that a call keeps its place: a quick one returns sooner. */
@@ -9,30 +10,25 @@ const ASIDE_PER_MS = 4
 const MOST_ASIDE = 1_500
 /** The longest time that a call waits for a place. Then it is sent away, because another replica may have one. */
 const WAITS_MOST_MS = 1_500
+/** The most deliveries held where calls are quick: an eighth of the commands that 32 at a time take. Each holds its document in memory. */
+const MOST_HELD = 250
 
 /**
- * A bulkhead between calls that return soon and calls that hang. A call begins in one of `concurrency` places. When it has kept the place for 250 ms,
- * it goes on aside, and the next call begins. That time is halved for each `concurrency` of calls that already run aside, because then the next call
- * may well hang.
+ * A bulkhead between calls that return soon and calls that hang: the engine's places for steps, where a call that has kept its place for 250 ms goes
+ * on aside, and the next one begins. That time is halved for each `concurrency` of calls that already run aside, because then the next call may well
+ * hang.
  *
  * Invariant: a call waits only for calls that have just begun, unless 1,500 run aside. No more than `concurrency` + 1,500 run at the same time.
  */
-export class Lane {
+export class Bulkhead {
+  /** The number of deliveries to hold, beside those whose calls run aside. */
+  readonly prefetch: PrefetchTarget
   private readonly semaphore: StepSemaphore
   private asideCount = 0
 
   constructor(private readonly concurrency: number) {
+    this.prefetch = new PrefetchTarget(concurrency, undefined, MOST_HELD)
     this.semaphore = new StepSemaphore(concurrency, 0)
-  }
-
-  /** True if there is no place for another call. */
-  get isFull(): boolean {
-    return this.semaphore.takenCount >= this.concurrency
-  }
-
-  /** True if calls go aside sooner than after 250 ms, because many hang: a call that waits for a place gets one soon. */
-  get passesOn(): boolean {
-    return this.asideCount >= this.concurrency
   }
 
   /** Gives every call a place from now on. */
@@ -46,11 +42,19 @@ export class Lane {
    * @returns a function that ends the call's stay; undefined: there was no place within 1.5 s
    */
   async enter(onAside: () => void): Promise<(() => void) | undefined> {
-    const sinceMs = systemClock.monotonicMs()
-    const turn = this.semaphore.acquire('loop', sinceMs)
+    const askedMs = systemClock.monotonicMs()
+    const turn = this.semaphore.acquire('loop', askedMs)
     if (turn) {
-      setTimeout(() => this.semaphore.expire(sinceMs + 1), WAITS_MOST_MS).unref()
-      if (!(await turn)) return undefined
+      setTimeout(() => this.semaphore.expire(askedMs + 1), WAITS_MOST_MS).unref()
+      if (!(await turn)) {
+        this.prefetch.tooMany()
+        return undefined
+      }
+    }
+    const begunMs = systemClock.monotonicMs()
+    const release = () => {
+      this.prefetch.ran(systemClock.monotonicMs() - begunMs)
+      this.semaphore.release('loop')
     }
     let isAside = false
     const goAside = () => {
@@ -60,14 +64,14 @@ export class Lane {
       }
       isAside = true
       this.asideCount += 1
-      this.semaphore.release('loop')
+      release()
       onAside()
     }
     let timer = setTimeout(goAside, this.keepsMs())
     return () => {
       clearTimeout(timer)
       if (isAside) this.asideCount -= 1
-      else this.semaphore.release('loop')
+      else release()
     }
   }
 
