@@ -191,48 +191,62 @@ describe('callbacks beside crashes', () => {
     expect(events.slice(begun + 1, ended).filter((event) => event.startsWith('+'))).toEqual([])
   })
 
-  test('a callback that kills its process again and again parks no document whose step runs beside it', async () => {
-    const told: string[] = []
-    const spec = { ...jobSpec, callbacks: ['onMoved'], callbackTimeout: '5s', maxClaims: 3, maxAttempts: 6 } as const
-    const jobsBeside = lifecycleOf<Job>().define(spec)
-    await jobs().insertOne(orphan('poison', 1))
-    for (let i = 0; i < 4; i += 1) await insert(`j${i}`)
-    const asParked = { _id: 'poison', 'progress.outbox.dueAt': new Date('9999-12-31') }
-    let lives = 0
-    for (; lives < 30 && (await jobs().countDocuments(asParked)) === 0; lives += 1) {
-      const killed = Promise.withResolvers<void>()
-      const proxy = await TcpProxy.start(database.uri)
-      const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 500, retryWrites: false }).connect()
-      const own = jobsBeside.handle(
-        {
-          First: async (_doc, step) => {
-            await sleep(60)
-            return step.moveTo('Second')
+  test.each(['callback', 'step'] as const)(
+    'a %s that kills its process again and again uses up no last claim or try of what runs beside it',
+    async (killer) => {
+      const told = new Set<string>()
+      const most = killer === 'callback' ? { maxClaims: 3, maxAttempts: 6 } : { maxClaims: 6, maxAttempts: 3 }
+      const spec = { ...jobSpec, callbacks: ['onMoved'], callbackTimeout: '5s', ...most } as const
+      const jobsBeside = lifecycleOf<Job>().define(spec)
+      if (killer === 'callback') await jobs().insertOne(orphan('poison', 1))
+      else await insert('poison')
+      for (let i = 0; i < 4; i += 1) {
+        if (killer === 'callback') await insert(`j${i}`)
+        else await jobs().insertOne(orphan(`j${i}`, 1))
+      }
+      const lastAt = new Date('9999-12-31')
+      const asParked = { 'progress.outbox.dueAt': lastAt }
+      const isOver = () =>
+        jobs().countDocuments({ _id: 'poison', ...(killer === 'callback' ? asParked : { lockedAt: lastAt }) })
+      let lives = 0
+      for (; lives < 30 && (await isOver()) === 0; lives += 1) {
+        const killed = Promise.withResolvers<never>()
+        const proxy = await TcpProxy.start(database.uri)
+        const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 500, retryWrites: false }).connect()
+        const kill = async () => {
+          await sleep(20)
+          proxy.refuse()
+          killed.reject(new Error('killed'))
+          return new Promise<never>(() => undefined)
+        }
+        const own = jobsBeside.handle(
+          {
+            First: async ({ _id }, step) => {
+              await (_id === 'poison' ? kill() : sleep(60))
+              return step.moveTo('Second')
+            },
+            Second: async (_doc, step) => step.moveTo('Done'),
           },
-          Second: async (_doc, step) => step.moveTo('Done'),
-        },
-        {
-          onMoved: async ({ id, seq }) => {
-            if (id !== 'poison') return void told.push(`${id} ${seq}`)
-            await sleep(20)
-            proxy.refuse()
-            killed.resolve()
-            await new Promise(() => undefined)
+          {
+            onMoved: async ({ id, seq }) => {
+              await (id === 'poison' ? kill() : sleep(60))
+              told.add(`${id} ${seq}`)
+            },
           },
-        },
-      )
-      const more = { logger: silentLogger, doorbell: 'off' as const, grace: '0s' as const }
-      const replica = new Replica({ db: client.db(database.db.databaseName), lifecycles: [own], ...more })
-      await replica.prepare()
-      await Promise.race([replica.runOnce().catch(() => undefined), killed.promise])
-      void replica.stop()
-      await client.close(true)
-      await proxy.stop()
-      await pass(60_000)
-    }
-    expect(await jobs().countDocuments(asParked)).toBe(1)
-    expect(await jobs().countDocuments({ lockedAt: { $gte: new Date('9999-01-01') } })).toBe(0)
-    expect(await jobs().countDocuments({ phase: 'Done' })).toBe(5)
-    expect(new Set(told).size).toBe(8)
-  })
+        )
+        const more = { logger: silentLogger, doorbell: 'off' as const, grace: '0s' as const }
+        const replica = new Replica({ db: client.db(database.db.databaseName), lifecycles: [own], ...more })
+        await replica.prepare()
+        await Promise.race([replica.runOnce(), killed.promise]).catch(() => undefined)
+        void replica.stop()
+        await client.close(true)
+        await proxy.stop()
+        await pass(60_000)
+      }
+      expect(await isOver()).toBe(1)
+      expect(await jobs().countDocuments({ _id: /^j/, $or: [asParked, { lockedAt: lastAt }] } as never)).toBe(0)
+      expect(await jobs().countDocuments({ _id: /^j/, phase: 'Done' } as never)).toBe(4)
+      expect(told.size).toBe(killer === 'callback' ? 8 : 4)
+    },
+  )
 })
