@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import {
+  type Delivery,
   errorPauseMs,
   isLastEntry,
   isRemovedPhase,
@@ -32,20 +33,20 @@ const NOT_REMOVED = 'it was removed, and somebody has given it another phase sin
 /** The time that an outbox is held for one call. */
 export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
 
-/** A document that a callback is called for. */
-export interface DeliveryCall {
-  readonly id: unknown
+/** A document in hand: the delivery of its first entry. */
+export interface OpenDelivery extends Delivery {
   readonly document: Document
   readonly outbox: Outbox
+  readonly isSuspect: boolean
+  readonly bulkhead: Bulkhead
   /** The monotonic time until which its outbox is held. */
   readonly leaseUntilMs: number
-  readonly bulkhead: Bulkhead
-  /** Called when its call goes on without a place. */
-  onAside(): void
   /** The monotonic time when its outbox was taken, and from then on when its call began. */
   claimedAtMs: number
   /** The time that the call took. */
   ranMs: number
+  /** True if its call has lasted for longer than a quick one: it takes no room from others. */
+  isAside: boolean
 }
 
 /**
@@ -60,6 +61,8 @@ export class CallbackInvoker {
     private readonly env: Omit<LifecycleEnvironment, 'callbacks'>,
     private readonly callbacks: Callbacks,
     private readonly of: Pick<Outboxes, 'callbacks'>,
+    /** Called when a call has gone aside. */
+    private readonly onAside: () => void,
   ) {}
 
   /** Begins no further call. */
@@ -73,7 +76,7 @@ export class CallbackInvoker {
   }
 
   /** Delivers the first entry of a document's outbox, and returns how that has ended. */
-  async deliver(one: DeliveryCall): Promise<{ seq: number; removed?: string | undefined } | { why: LetGo }> {
+  async deliver(one: OpenDelivery): Promise<{ seq: number; removed?: string | undefined } | { why: LetGo }> {
     const { model, lines } = this.env
     const { open, isDamaged } = one.outbox
     const removed = one.document['phase'] === removedPhase(model.name) ? removedPhase(model.name) : undefined
@@ -93,8 +96,11 @@ export class CallbackInvoker {
   }
 
   /** Calls a callback as soon as there is a place. Undefined: it returned; otherwise the reason to let go of its outbox. */
-  private async call(one: DeliveryCall, entry: OutboxEntry): Promise<LetGo | undefined> {
-    const leave = await one.bulkhead.enter(() => one.onAside())
+  private async call(one: OpenDelivery, entry: OutboxEntry): Promise<LetGo | undefined> {
+    const leave = await one.bulkhead.enter(() => {
+      one.isAside = true
+      this.onAside()
+    })
     if (!leave) return 'uncalled'
     const { model, clock } = this.env
     one.claimedAtMs = clock.monotonicMs()
@@ -107,7 +113,7 @@ export class CallbackInvoker {
     }
   }
 
-  private async callNow({ id, document, outbox }: DeliveryCall, entry: OutboxEntry): Promise<LetGo | undefined> {
+  private async callNow({ id, document, outbox }: OpenDelivery, entry: OutboxEntry): Promise<LetGo | undefined> {
     const attempt = outbox.tries
     const { model, clock, observer, logger, lines } = this.env
     const { maxAttempts, callbackTimeoutMs } = model.settings

@@ -25,7 +25,7 @@ import { ALONE_MOST_MS, type CrashIsolation, type IsolationSettings } from '../c
 import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { Bulkhead } from './bulkhead.js'
-import { CallbackInvoker, type DeliveryCall, outboxLeaseMs } from './callback-invoker.js'
+import { CallbackInvoker, type OpenDelivery, outboxLeaseMs } from './callback-invoker.js'
 
 /** The most documents with a recorded end that are kept in memory: looks find any others. */
 const MOST_KEPT = 10_000
@@ -47,14 +47,6 @@ export interface DelivererOptions {
   readonly callbacks: Callbacks
   readonly identity: string
   readonly outage: OutageLog
-}
-
-/** A document in hand: the delivery of its first entry. */
-interface OpenDelivery extends DeliveryCall {
-  readonly token: string
-  readonly isSuspect: boolean
-  /** True if its call has lasted for longer than a quick one: it takes no room from others. */
-  isAside: boolean
 }
 
 /**
@@ -98,7 +90,7 @@ export class Deliverer {
     this.of = outboxesOf(env.model, env.collection, own)
     this.projection = readProjection(settings)
     this.leaseMs = outboxLeaseMs(env.model)
-    this.invoker = new CallbackInvoker(env, callbacks, this.of)
+    this.invoker = new CallbackInvoker(env, callbacks, this.of, () => this.takeMore())
     this.bulkheads = { first: new Bulkhead(concurrency), again: new Bulkhead(concurrency) }
     this.ends = new Batcher(
       (ends, { back }) => this.write(ends, back),
@@ -203,10 +195,8 @@ export class Deliverer {
       this.stored.delete(key)
       ids.push(id)
     }
-    await this.deliver(
-      ids.map((id) => ({ id, tries: 0 })),
-      'stored',
-    )
+    const untried = ids.map((id) => ({ id, tries: 0 }))
+    await this.deliver(untried, 'stored')
     return ids.length > 0
   }
 
@@ -216,10 +206,11 @@ export class Deliverer {
     const mayTake = this.toFind.has(kind) && (kind === 'suspect' || isolation.isOpen)
     const room = mayTake ? this.room(kind) : 0
     if (room === 0) return false
+    this.toFind.delete(kind) // a look may find more of it in the meantime
     const due = await dueOutboxes(this.of, this.time(), room, { kind, skipped: env.refusing.refusedIds() })
     // If none is taken, other replicas were first, or the outboxes can't be taken yet: a later look finds the rest.
     const isMore = (await this.deliver(due, kind)) > 0 && due.length === room
-    if (!isMore) this.toFind.delete(kind)
+    if (isMore) this.toFind.add(kind)
     return isMore
   }
 
@@ -259,14 +250,8 @@ export class Deliverer {
       const claimedAtMs = env.clock.monotonicMs()
       const token = `${identity}!${++this.takes}`
       const { leaseMs, projection } = this
-      const how = {
-        token,
-        leaseMs,
-        justStored: kind === 'stored',
-        areSuspects: isSuspect,
-        time: this.time(),
-        projection,
-      }
+      const justStored = kind === 'stored'
+      const how = { token, leaseMs, justStored, areSuspects: isSuspect, time: this.time(), projection }
       const { documents, unreadable, refused } = await takeOutboxes(this.of, ids, how)
       outage.succeeded()
       this.refused(refused)
@@ -277,16 +262,9 @@ export class Deliverer {
       this.bulkheadOf(kind).prefetch.adapt()
       for (const document of documents) {
         const outbox = outboxIn(document[this.of.progress])
-        const one: OpenDelivery = {
-          ...{ id: document['_id'], token, document, outbox, isSuspect, isAside: false },
-          ...{ claimedAtMs, ranMs: 0, leaseUntilMs: claimedAtMs + leaseMs },
-          bulkhead: outbox.tries > 1 ? this.bulkheads.again : this.bulkheads.first,
-          onAside: () => {
-            one.isAside = true
-            this.takeMore()
-          },
-        }
-        this.work(this.carry(one))
+        const bulkhead = outbox.tries > 1 ? this.bulkheads.again : this.bulkheads.first
+        const held = { claimedAtMs, ranMs: 0, leaseUntilMs: claimedAtMs + leaseMs, isAside: false }
+        this.work(this.carry({ id: document['_id'], token, document, outbox, isSuspect, bulkhead, ...held }))
       }
       return documents.length + unreadable.length + refused.length
     } finally {
@@ -300,7 +278,7 @@ export class Deliverer {
 
   /** Carries out one delivery, to its recorded end. */
   private async carry(one: OpenDelivery): Promise<void> {
-    const { id, token, isSuspect, outbox, bulkhead, leaseUntilMs } = one
+    const { id, token, isSuspect, outbox, bulkhead, claimedAtMs } = one
     const { clock } = this.options.env
     const key = idKey(id)
     this.inProgress.set(key, one)
@@ -310,7 +288,7 @@ export class Deliverer {
       const next = outbox.open[1]?.callback
       if ('seq' in end && next && this.of.callbacks.includes(next)) this.store(id)
     } finally {
-      bulkhead.prefetch.recorded(clock.monotonicMs() - (leaseUntilMs - this.leaseMs) - one.ranMs)
+      bulkhead.prefetch.recorded(clock.monotonicMs() - claimedAtMs - one.ranMs)
       if (this.inProgress.get(key) === one) this.inProgress.delete(key)
       this.options.isolation.released()
       if (isSuspect) this.toFind.add('suspect') // others may have waited for its end
