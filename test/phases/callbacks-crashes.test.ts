@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { type CallbackEvent, lifecycleOf, Replica, silentLogger } from '../../src/index.js'
@@ -249,4 +251,40 @@ describe('callbacks beside crashes', () => {
       expect(told.size).toBe(killer === 'callback' ? 8 : 4)
     },
   )
+
+  test('kill -9 in a call: another replica makes it again, then the calls that follow, in their order', async () => {
+    await jobs().insertOne({
+      ...{ _id: 'j', phase: 'Done' },
+      progress: {
+        outbox: {
+          ...{ seq: 3, next: 'onMoved', dueAt: new Date(0) },
+          open: [1, 2, 3].map((seq) => ({ ...entry, seq, outcome: 'moveTo', reason: null, by: 'x' })),
+        },
+      },
+    })
+    const code = `
+      import { MongoClient } from '${import.meta.resolve('mongodb')}'
+      import { lifecycleOf, Replica } from '${new URL('../../dist/index.js', import.meta.url).href}'
+      const phases = { First: { next: ['Done'] }, Done: { rest: true } }
+      const job = lifecycleOf().define({ name: 'job', collection: 'Job', phases, callbacks: ['onMoved'] })
+      const client = await new MongoClient('${database.uri}').connect()
+      const onMoved = ({ seq }) => seq === 2 && process.kill(process.pid, 'SIGKILL')
+      const lifecycle = job.handle({ First: async (_doc, step) => step.moveTo('Done') }, { onMoved })
+      await new Replica({ db: client.db('${database.db.databaseName}'), lifecycles: [lifecycle] }).runOnce()`
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', code], { stdio: 'inherit' })
+    expect(await once(child, 'exit')).toEqual([null, 'SIGKILL'])
+    const { outbox } = (await jobs().findOne({ _id: 'j' }))!['progress']
+    expect(outbox).toMatchObject({ open: [{ seq: 2 }, { seq: 3 }], by: expect.any(String), tries: 1 })
+    const { told, lifecycle } = jobsWith()
+    const replica = await prepared([lifecycle])
+    await replica.runOnce()
+    expect(told).toEqual([]) // its lease goes on
+    await pass(41_000)
+    await replica.runOnce()
+    expect(told.map(({ seq, attempt }) => [seq, attempt])).toEqual([
+      [2, 2],
+      [3, 1],
+    ])
+    expect((await jobs().findOne({ _id: 'j' }))!['progress'].outbox).toEqual({ seq: 3 })
+  })
 })
