@@ -18,7 +18,7 @@ import type { LifecycleModel } from '../../model/model.js'
 import { withFields } from '../../reporting/logger.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import { deepCopy } from '../run/deep-copy.js'
+import { deepCopy } from '../run/step-run.js'
 import type { Bulkhead } from './bulkhead.js'
 
 /** The time that an outbox is held beyond the callback's timeout: for the commands around the call. */

@@ -23,7 +23,7 @@ import { readProjection } from '../../model/settings.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import { ALONE_MOST_MS, type CrashIsolation, type IsolationSettings } from '../claim/crash-isolation.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { OutageLog } from '../report/outage-log.js'
+import type { OutageLog } from '../../reporting/bounded-log.js'
 import { Bulkhead } from './bulkhead.js'
 import { CallbackInvoker, type OpenDelivery, outboxLeaseMs } from './callback-invoker.js'
 
