@@ -33,7 +33,7 @@ const SYSTEM = [
   'lock/{claim-race,end-retries,explain,order}.test.ts',
   'phases/{bad-documents-refusals,partition-limits,legacy-race,waiting-cost}.test.ts',
   'operations/{bulk,bulk-changes,bulk-undo-order}.test.ts',
-  'schedules/{backfill,clock-back,clock-forward,edits,many,not-kept,pauses-of-several,races,runs}.test.ts',
+  'schedules/{backfill,clock-back,clock-forward,edits,many,not-kept,pauses-of-several,races,runs,runs-locked}.test.ts',
   'schedules/{starts,starts-children,starts-faults}.test.ts',
   // What takes seconds of processor time, because it goes through every fault, or waits for real seconds.
   'phases/{bad-handlers-poison,children-faults,children-refused,duties,endless,flows,hostile-ends,ids,log-bounds,long-steps,own-bugs,selection-pairs}.test.ts',
