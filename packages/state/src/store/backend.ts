@@ -19,7 +19,7 @@ export interface Write {
   readonly fence: number
 }
 
-/** The states of a key in which a write is done: any of these that are given. */
+/** A write is done if the key is in one of the given states. */
 export interface Condition {
   /** There is no value. */
   readonly absent?: boolean

@@ -4,7 +4,7 @@ import { Doorbell, type Listener, type Ring } from 'phaselock/tasks'
 /** Keys that have changed: some of a prefix, or all of it; undefined: any key may have. */
 export type Changed = { readonly prefix: string; readonly keys: readonly string[] | undefined } | undefined
 
-/** How a process that listens is told. Calls come in the order of what they report. */
+/** Called by a bell, in the order of what happens. */
 export interface Hears {
   readonly changed: (changed: Changed) => void
   /** True: from now on each ring is heard that isn't lost. False: it is deaf, and why. */
@@ -19,7 +19,7 @@ export interface Bell {
   flush(): Promise<void>
 }
 
-/** What replicas before this package ignore: no lifecycle has this name. */
+/** The topic of the rings. Replicas ignore it, because no lifecycle has this name. */
 const TOPIC = 'phaselock-state'
 
 /**

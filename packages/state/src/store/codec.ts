@@ -10,7 +10,7 @@ export const LARGEST_VALUE = 8 * 1024 * 1024
 export const sizeOf = (encoded: Encoded): number =>
   typeof encoded === 'string' ? Buffer.byteLength(encoded) : encoded.byteLength
 
-/** Nobody nests by hand what is deeper; MongoDB's own limit is 100. */
+/** MongoDB's own limit. */
 const DEEPEST = 100
 
 /** Classes of BSON that come back as they went in; those of another copy of the package are refused by the serializer. */
@@ -92,7 +92,7 @@ function areJson(value: object, depth: number): boolean {
   return true
 }
 
-/** What BSON needs to keep it. */
+/** The kind of a value that JSON can't keep. */
 function kindOf(value: unknown, depth: number): number {
   switch (typeof value) {
     case 'boolean':
@@ -129,7 +129,7 @@ function kindOfInstance(value: object): number {
   return KEPT.includes(String((value as { _bsontype?: unknown })._bsontype)) ? PLAIN : REFUSED
 }
 
-/** What is wrong with the names of an object's fields; undefined: nothing. */
+/** The problem with the names of an object's fields; undefined if there is no problem. */
 function refusedFields(value: object): string | undefined {
   if ('$ref' in value && '$id' in value)
     return 'expected an object without both $ref and $id, which BSON reads as a reference; rename one'
@@ -160,7 +160,7 @@ function refusal(key: string, value: unknown, path = 'value', depth = 0): Invali
   return new InvalidValue(key, path, 'expected a value that stays as it is while it is stored')
 }
 
-/** What is wrong with the value itself; undefined: nothing, or something in it. */
+/** The problem with the value itself; undefined if the problem is inside it. */
 function problemOf(value: unknown): string | undefined {
   if (typeof value === 'string')
     return 'expected text, got half of a surrogate pair in it; use toWellFormed() or a Buffer'

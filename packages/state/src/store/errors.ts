@@ -6,7 +6,7 @@ export class ValueTooLarge extends Error {
   constructor(
     /** The whole key: `prefix:environment:part`. */
     readonly key: string,
-    /** The value's size in bytes, as it would be stored. */
+    /** The size in bytes of the value in its stored form. */
     readonly bytes: number,
     /** The largest size in bytes. */
     readonly limit: number,
@@ -25,7 +25,7 @@ export class InvalidValue extends Error {
     readonly key: string,
     /** The place in the value, such as `value.items[3].price`. */
     readonly path: string,
-    /** What stands there, and what to store in its place. */
+    /** The problem with that place, and the value to store in its stead. */
     readonly problem: string,
   ) {
     super(`'${key}': ${path}: ${problem}`)
@@ -36,7 +36,7 @@ export class InvalidValue extends Error {
 export class InvalidKey extends Error {
   override readonly name = 'InvalidKey'
   constructor(
-    /** What was expected, what came, and what to do. */
+    /** The expectation, the finding and the remedy: the same as `message`. */
     readonly problem: string,
   ) {
     super(problem)
@@ -106,7 +106,7 @@ export class LoadsItself extends Error {
   }
 }
 
-/** What is stored under a key can't be read: another program or a person wrote it. */
+/** The stored value can't be read, because another program or a person wrote it. */
 export class DamagedValue extends Error {
   override readonly name = 'DamagedValue'
   constructor(

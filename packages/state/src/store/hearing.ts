@@ -22,7 +22,7 @@ export class Hearing {
     private readonly logger: Logger,
   ) {}
 
-  /** Adds a part of the process that is told of each ring and of each change of hearing, if the process listens. */
+  /** Adds a part of the process. It is called for each ring and each change of hearing while the process listens. */
   add(part: Hears): () => void {
     this.parts.add(part)
     return () => this.parts.delete(part)

@@ -9,7 +9,7 @@ interface Last {
   readonly untilMs: number
 }
 
-/** What a caller may get while the store is away. */
+/** A request whose caller may accept a stale value while the store is away. */
 interface MayBeStale {
   readonly key: string
   readonly staleForMs: number | undefined

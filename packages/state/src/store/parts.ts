@@ -4,7 +4,7 @@ import type { Bell } from './bell.js'
 import type { Guard } from './guard.js'
 import type { Hearing } from './hearing.js'
 
-/** What all values of a store share. */
+/** The parts that all values of a store share. */
 export interface StoreParts {
   readonly backend: Backend
   readonly guard: Guard

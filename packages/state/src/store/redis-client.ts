@@ -10,7 +10,7 @@ export interface Subscriber {
   disconnect(): void
 }
 
-/** What a client of ioredis has besides `call`. */
+/** The parts of an ioredis client besides `call`; all of them are optional. */
 interface Ioredis {
   readonly isCluster?: boolean
   duplicate?(options: object): Subscriber

@@ -43,7 +43,7 @@ export interface Entry<V> {
   readonly leftMs: number | undefined
 }
 
-/** What the function that loads a value gets. */
+/** The argument of a function that loads a value. */
 export interface LoadContext {
   /** The whole key: `prefix:environment:part`. */
   readonly key: string
@@ -88,18 +88,18 @@ export interface SharedValues<V = unknown> {
   readonly environment: string
 
   /**
-   * The value; undefined if there is none, or it has expired.
+   * Reads a value; undefined if it is missing or has expired.
    * @example await scenarios.get('s1', { otherwise: { steps: [] } })
    */
   get(part: string, options?: ReadOptions<V>): Promise<V | undefined>
 
   /**
-   * The values that there are, by their parts, in one command (in Redis one for each, sent together). At most 1,000 parts.
+   * Reads the values that exist, by their parts, in one command (in Redis one for each, sent together). At most 1,000 parts.
    * @example (await scenarios.getMany(['s1', 's2'])).get('s1')
    */
   getMany(parts: readonly string[], options?: ReadOptions<ReadonlyMap<string, V>>): Promise<ReadonlyMap<string, V>>
 
-  /** The value with its version and the time that it has left; undefined if there is none. Never from the layer. */
+  /** Reads a value with its version and the time that it has left; undefined if it is missing. Never from the layer. */
   entry(part: string): Promise<Entry<V> | undefined>
 
   /**
@@ -118,7 +118,7 @@ export interface SharedValues<V = unknown> {
 
   /**
    * Stores a value if the stored one is still of this version. Of several that try this at the same time, one succeeds.
-   * @param version as `entry`, `set` or `compareAndSet` returned it; null: only if there is none
+   * @param version as `entry`, `set` or `compareAndSet` returned it; null: only if the value is missing
    * @returns the new version; undefined if another was quicker
    * @throws ValueTooLarge; InvalidValue
    */
@@ -127,7 +127,7 @@ export interface SharedValues<V = unknown> {
   /**
    * Changes a value: reads it, and stores what `change` returns if no other has written it in between; else again. `change` may be called several
    * times. Its ttl begins anew.
-   * @param change gets the value, undefined if there is none; if it returns undefined, the value stays as it is
+   * @param change gets the value, undefined if it is missing; if it returns undefined, the value stays as it is
    * @returns the stored value
    * @throws UpdateContended after 5 s; ValueTooLarge; InvalidValue; what `change` throws
    * @example await counters.update('visits', (n = 0) => n + 1)
@@ -139,7 +139,7 @@ export interface SharedValues<V = unknown> {
   ): Promise<V | undefined>
 
   /**
-   * The value; if there is none, one process loads it, and all others get what it has stored. Callers of one process share one look and one load. A
+   * Reads a value. If it is missing, one process loads it, and all others get the value that this one has stored. Callers of one process share one look and one load. A
    * failed load isn't stored: the callers that wait for it in this process get its error, and the next one tries.
    * @throws what `load` throws; StillLoading after `lockWait`; LockLost if `load` takes longer than `lockAtMostFor`; LockProviderUnavailable;
    *   LoadsItself

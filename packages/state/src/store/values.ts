@@ -27,7 +27,7 @@ const toLoad = {
   isFresh: aFunction<(value: never) => boolean>(),
 }
 
-/** What the values of a prefix are made of. */
+/** The settings of a prefix. */
 export interface ValuesSettings {
   readonly prefix: string
   readonly environment: string
@@ -234,7 +234,7 @@ export class Values<V> implements SharedValues<V> {
     return await this.changed(key, () => this.parts.guard.ask(() => `set '${key}'`, store), rings)
   }
 
-  /** After a write, even one whose answer is missing: this process serves nothing older, and the others are told. */
+  /** After a write, even one whose answer is missing: this process serves nothing older, and rings for the others. */
   private async changed<T>(key: string, write: () => Promise<T>, rings = false): Promise<T> {
     this.parts.used()
     try {
