@@ -94,7 +94,7 @@ export interface SharedValues<V = unknown> {
   get(part: string, options?: ReadOptions<V>): Promise<V | undefined>
 
   /**
-   * Reads the values that exist, by their parts, in one command (in Redis one for each, sent together). At most 1,000 parts.
+   * Reads the values that exist, by their parts, in one command (in Redis one for each, sent together). Never from the layer. At most 1,000 parts.
    * @example (await scenarios.getMany(['s1', 's2'])).get('s1')
    */
   getMany(parts: readonly string[], options?: ReadOptions<ReadonlyMap<string, V>>): Promise<ReadonlyMap<string, V>>
