@@ -6,16 +6,19 @@ import type { Ring } from './ring.js'
 import { Ringer } from './ringer.js'
 import { type DoorbellKind, openCapped, openChangeStream, type RingSource } from './sources.js'
 
+/** The options of `new Doorbell(...)`. */
 export interface DoorbellOptions {
   /** The database whose doorbell this is. */
   readonly db: Db
   /** The same database on a client made for listening (`doorbellClient`). Default: `db`; listening then takes a connection from its pool. */
   readonly listeningDb?: Db | undefined
+  /** The way to listen. `auto` is `capped`. */
   readonly mode: Exclude<DoorbellMode, 'off'>
   /** True if the collection may be created. */
   readonly create: boolean
   /** The identity of the ringer and listener. */
   readonly self: string
+  /** For tests: measures the pace of rings. Default: the process's clock. */
   readonly clock?: Clock | undefined
   /** Called when it begins to hear, and when it stops hearing and why. */
   readonly onHearing?: ((hearing: Hearing) => void) | undefined
