@@ -12,6 +12,7 @@ import { openLockProvider } from '../../src/locks/open-provider.js'
 import { MongoLockStore } from '../../src/locks/providers/mongodb.js'
 import { PostgresLockStore } from '../../src/locks/providers/postgres.js'
 import { RedisLockStore } from '../../src/locks/providers/redis.js'
+import { startMariadb } from '../../tools/servers/mariadb.mjs'
 import { startPostgres } from '../../tools/servers/postgres.mjs'
 import { startRedis } from '../../tools/servers/redis.mjs'
 import { eventually, testDatabase } from '../support/database.js'
@@ -40,9 +41,16 @@ const grantedAgain = (provider: LockProvider): Promise<SimpleLock> =>
     timeoutMs: 60_000,
   })
 
-describe.each(['postgres', 'redis'])('a %s server that is killed', (kind) => {
+/** Each keeps its locks on disk before it grants them. */
+const SERVERS = {
+  postgres: () => startPostgres(),
+  mysql: () => startMariadb(),
+  redis: () => startRedis({ persistence: 'always' }),
+}
+
+describe.each(Object.keys(SERVERS) as (keyof typeof SERVERS)[])('a %s server that is killed', (kind) => {
   test('grants nothing and says so, and grants again when it is back', async () => {
-    const server = kind === 'redis' ? await startRedis({ persistence: 'always' }) : await startPostgres()
+    const server = await SERVERS[kind]()
     closing.push(() => server.stop())
     const provider = await openLockProvider({ url: server.url, env: {} })
     closing.push(() => provider.close())
@@ -50,7 +58,9 @@ describe.each(['postgres', 'redis'])('a %s server that is killed', (kind) => {
     await server.kill9()
     await grantsNothing(provider)
     await expect(held.extend('1h')).rejects.toThrow(LockProviderUnavailable)
-    await expect(held.unlock()).rejects.toThrow(/expected the (postgres|redis) lock provider to unlock 'down', got: /)
+    await expect(held.unlock()).rejects.toThrow(
+      /expected the (postgres|mysql|redis) lock provider to unlock 'down', got: /,
+    )
     await server.restart()
     // The lock is still there: the server wrote it to disk before it granted it.
     expect(await eventually(() => provider.find('down'), { timeoutMs: 60_000 })).toMatchObject({ held: true })

@@ -36,8 +36,14 @@ export async function startMariadb({ settings = {} } = {}) {
       await mkdir(data, { recursive: true })
       if (user) await chown(data, user.uid, user.gid)
       const options = { ...user, cwd: folder, env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' } }
-      const args = ['--no-defaults', `--datadir=${data}`, '--auth-root-authentication-method=normal', '--skip-test-db']
-      await run(install, args, options)
+      // Two of them in one folder for temporary tables delete each other's.
+      const args = [
+        '--no-defaults',
+        `--datadir=${data}`,
+        `--tmpdir=${folder}`,
+        '--auth-root-authentication-method=normal',
+      ]
+      await run(install, [...args, '--skip-test-db'], options)
       const sql = [
         `CREATE DATABASE IF NOT EXISTS ${DATABASE}`,
         `CREATE OR REPLACE USER '${USER}'@'127.0.0.1' IDENTIFIED BY '${password}'`,
@@ -49,6 +55,7 @@ export async function startMariadb({ settings = {} } = {}) {
     args: (folder, port) => [
       ...['--no-defaults', `--datadir=${join(folder, 'data')}`, `--port=${port}`, '--bind-address=127.0.0.1'],
       ...[`--socket=${join(folder, 'server.sock')}`, `--pid-file=${join(folder, 'server.pid')}`],
+      `--tmpdir=${folder}`,
       ...[`--init-file=${join(folder, 'init.sql')}`, '--skip-name-resolve', '--max-connections=200'],
       ...['--innodb-buffer-pool-size=32M', '--innodb-log-file-size=16M', '--performance-schema=OFF'],
       ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`),

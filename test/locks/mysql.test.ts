@@ -1,0 +1,109 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals'
+import { createPool, type Pool } from 'mysql2/promise'
+import { openLockProvider } from '../../src/locks/open-provider.js'
+import { type MariadbServer, startMariadb } from '../../tools/servers/mariadb.mjs'
+import { ServerMissing } from '../../tools/servers/server-missing.mjs'
+import { describeWith } from '../support/describe-with.js'
+
+const describe = await describeWith('MariaDB', async () => await (await startMariadb()).stop(), ServerMissing)
+
+describe('locks in MariaDB', () => {
+  let server: MariadbServer
+  let admin: Pool
+  beforeAll(async () => {
+    // A zone with a summer time, which the clients' sessions have.
+    server = await startMariadb({ settings: { 'default-time-zone': '+09:00' } })
+    admin = createPool({ uri: server.url })
+  }, 240_000)
+  afterAll(async () => {
+    await admin?.end()
+    await server?.stop()
+  })
+  const as = (user: string) => {
+    const url = new URL(server.url)
+    url.username = user
+    return url.href
+  }
+
+  test('mysql2 and mariadb, by their URLs and as pools, share the same locks', async () => {
+    const { createPool: mariadbPool } = await import('mariadb')
+    const { host, port, user, password, database } = server
+    const pool = mariadbPool({ host, port, user, password, database })
+    const providers = await Promise.all([
+      openLockProvider({ url: server.url, env: {} }),
+      openLockProvider({ url: server.url.replace('mysql:', 'mariadb:'), env: {} }),
+      openLockProvider({ client: admin, env: {} }),
+      openLockProvider({ client: pool, env: {} }),
+    ])
+    for (const provider of providers) {
+      const held = (await provider.lock({ name: 'shared', lockAtMostFor: '1h', lockAtLeastFor: 0 }))!
+      for (const other of providers) {
+        expect(await other.lock({ name: 'shared', lockAtMostFor: '1h' })).toBeUndefined()
+        const record = {
+          lockedBy: held.lockedBy,
+          lockedAt: held.lockedAt,
+          lockUntil: held.lockUntil,
+          fence: held.fence,
+        }
+        expect(await other.find('shared')).toEqual({ ...record, name: 'shared', held: true, released: false })
+        expect((await other.holders(['shared', 'another'])).get('shared')).toBe(held.lockedBy)
+        expect(await other.list({ heldOnly: true })).toHaveLength(1)
+      }
+      expect(Math.abs(held.lockedAt.getTime() - Date.now())).toBeLessThan(60_000)
+      const longer = (await held.extend('2h'))!
+      expect(longer.lockUntil.getTime()).toBeGreaterThan(held.lockUntil.getTime())
+      expect(await longer.unlock()).toBe(true)
+    }
+    for (const provider of providers) await provider.close()
+    await pool.end()
+  })
+
+  test('the table that ShedLock documents gets its column, and is used as it is', async () => {
+    await admin.execute(
+      'CREATE TABLE theirs (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))',
+    )
+    await admin.execute(
+      "INSERT INTO theirs VALUES ('java', TIMESTAMPADD(HOUR, 1, UTC_TIMESTAMP(3)), UTC_TIMESTAMP(3), 'java-host')",
+    )
+    const provider = await openLockProvider({ client: admin, table: 'theirs', env: {} })
+    expect(await provider.lock({ name: 'java', lockAtMostFor: '1h' })).toBeUndefined()
+    expect(await provider.find('java')).toMatchObject({ lockedBy: 'java-host', held: true, fence: undefined })
+    await Promise.all([1, 2, 3].map(() => provider.migrate()))
+    const held = (await provider.lock({ name: 'ours', lockAtMostFor: '1h' }))!
+    const [[row]] = (await admin.query(
+      'SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP, lock_until) AS s FROM theirs WHERE name = ?',
+      ['ours'],
+    )) as any
+    expect(Math.round(row.s / 60)).toBe(60)
+    expect(await held.unlock()).toBe(true)
+  })
+
+  test('a name that the column would cut is refused; names that differ in case are two', async () => {
+    const provider = await openLockProvider({ client: admin, env: {} })
+    const name = '한'.repeat(64)
+    expect(await provider.lock({ name, lockAtMostFor: '1h' })).toMatchObject({ name })
+    await expect(provider.lock({ name: `${name}x`, lockAtMostFor: '1h' })).rejects.toThrow(
+      /at most 64 characters.*got 65/,
+    )
+    expect(await provider.lock({ name: 'Report', lockAtMostFor: '1h' })).toBeDefined()
+    expect(await provider.lock({ name: 'report', lockAtMostFor: '1h' })).toBeDefined()
+  })
+
+  test('without the right to make the table it says what to run', async () => {
+    await admin.query(`CREATE USER 'weak'@'127.0.0.1' IDENTIFIED BY '${server.password}'`)
+    await admin.query(`GRANT SELECT, INSERT, UPDATE ON ${server.database}.* TO 'weak'@'127.0.0.1'`)
+    for (const migrate of [true, false]) {
+      const provider = await openLockProvider({ url: as('weak'), table: 'missing', migrate, env: {} })
+      const refused = provider.lock({ name: 'a', lockAtMostFor: '1h' })
+      await expect(refused).rejects.toMatchObject({ name: 'InvalidLockProvider' })
+      await expect(refused).rejects.toThrow(
+        /run this as a user who may change tables:\nCREATE TABLE IF NOT EXISTS missing/,
+      )
+      await provider.close()
+    }
+    await (await openLockProvider({ client: admin, table: 'missing', env: {} })).migrate()
+    const provider = await openLockProvider({ url: as('weak'), table: 'missing', env: {} })
+    expect(await provider.lock({ name: 'a', lockAtMostFor: '1h' })).toBeDefined()
+    await provider.close()
+  })
+})
