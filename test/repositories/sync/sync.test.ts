@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Unavailable } from 'phaselock'
-import { AccessDenied, BadEmbeddings, chunksOf } from 'phaselock-repositories'
+import { AccessDenied, BadEmbeddings, CommitGone, chunksOf, EmbeddingsRefused } from 'phaselock-repositories'
 import { pointsOf, useRepositories } from './support.js'
 
 const { database, world, settled, created, synced } = useRepositories()
@@ -187,6 +187,44 @@ describe('bad input', () => {
   })
 })
 
+describe('what never ends well', () => {
+  const embedding = (one: ReturnType<typeof world>, embed: () => never) =>
+    Object.assign(one.model.embeddings, { embed })
+
+  test('a step that fails again and again ends the sync, so that the next one begins', async () => {
+    const one = world()
+    let calls = 0
+    one.origin.commit({ a: text('alpha') })
+    embedding(one, () => {
+      calls += 1
+      throw new Error('a bug')
+    })
+    expect(await created(one)).toMatchObject({ status: 'failed', error: { name: 'Error', message: 'a bug' } })
+    expect(calls).toBe(10)
+  })
+
+  test('a key that the model refuses fails the sync immediately; a text that it refuses is left out', async () => {
+    const one = world()
+    one.origin.commit({ a: text('alpha') })
+    let status = 401
+    embedding(one, () => {
+      throw new EmbeddingsRefused('count', status, `${status} refused`)
+    })
+    expect(await created(one)).toMatchObject({ status: 'failed', error: { name: 'EmbeddingsRefused' } })
+    status = 413
+    expect(await synced(one)).toMatchObject({ status: 'completed', counters: { skipped: 1, chunks: 0 } })
+  })
+
+  test('a commit that is always gone fails the sync after some rounds', async () => {
+    const one = world()
+    one.origin.commit({ a: text('alpha') })
+    one.origin.before = (call) => {
+      if (call === 'blobs') throw new CommitGone('memory', 'c0ffee')
+    }
+    expect(await created(one)).toMatchObject({ status: 'failed', error: { name: 'CommitGone' }, rounds: 3 })
+  })
+})
+
 describe('Checking', () => {
   test('a collection that somebody emptied or deleted is filled again, without the model', async () => {
     const one = world()
@@ -202,6 +240,20 @@ describe('Checking', () => {
     expect(await synced(one)).toMatchObject({ status: 'completed', counters: { mended: 2 } })
     expect(await pointsOf(one.store)).toEqual(before)
     expect(one.model.counts.embedded).toBe(embedded)
+  })
+
+  test('a collection that is deleted while files are removed is filled again by the same sync', async () => {
+    const one = world()
+    one.origin.commit({ a: text('alpha'), b: text('beta') })
+    await created(one)
+    one.origin.commit({ a: text('alpha') })
+    const remove = one.store.delete
+    one.store.delete = async (...args) => {
+      if (args[1].exceptIds === undefined) await one.store.drop('code')
+      return remove.apply(one.store, args)
+    }
+    expect(await synced(one)).toMatchObject({ status: 'completed', counters: { deleted: 1, mended: 1 } })
+    expect(await pointsOf(one.store)).toHaveLength(chunksIn({ a: text('alpha') }))
   })
 
   test('what a late writer has added is removed, and what is missing is written', async () => {

@@ -43,7 +43,7 @@ export const syncDefinition = ({ lockTimeout = '30s', limits = LIMITS, keepFor =
     phases: {
       Listing: { next: ['Indexing', 'Checking', 'Failed'], entry: true },
       Indexing: { next: ['Removing', 'Listing', 'Failed'] },
-      Removing: { next: ['Checking'] },
+      Removing: { next: ['Checking', 'Failed'] },
       Checking: { next: ['Listing', 'Completed', 'Failed'] },
       Cancelling: { next: ['Failed'] },
       Completed: { final: true, keepFor },

@@ -1,5 +1,5 @@
 import { type Chunk, chunksOf, decode } from '../chunk/index.js'
-import { BadEmbeddings, EmbeddingTimeout } from '../embeddings/index.js'
+import { BadEmbeddings, EmbeddingsRefused, EmbeddingTimeout } from '../embeddings/index.js'
 import { DEFAULT_MAX_FILE_BYTES } from '../select/index.js'
 import type { Head, Source } from '../source/index.js'
 import { elapsed } from '../time.js'
@@ -136,12 +136,23 @@ async function vectorsOf({ embeddings }: SyncContext, files: readonly IndexedFil
     try {
       done.push({ ...file, vectors: await embed(file.chunks) })
     } catch (error) {
-      if (!(error instanceof BadEmbeddings || error instanceof EmbeddingTimeout)) throw error
+      if (!isOfText(error)) throw error
       done.push({ ...file, chunks: [], vectors: [], reason: `not embedded: ${error.message}`.slice(0, 500) })
     }
   }
   return { files: done, ...sum }
 }
+
+/** The statuses by which a service refuses a text; by others it refuses the key or the model. */
+const OF_TEXT = [400, 413, 422]
+
+/** Checks if a refusal may be of a text alone. */
+export const mayBeText = ({ status }: EmbeddingsRefused): boolean => OF_TEXT.includes(status)
+
+const isOfText = (error: unknown): error is Error =>
+  error instanceof BadEmbeddings ||
+  error instanceof EmbeddingTimeout ||
+  (error instanceof EmbeddingsRefused && mayBeText(error))
 
 const pointOf = (repository: string, file: PlannedFile, chunk: Chunk, vector: Float32Array): Point => ({
   id: pointId(repository, file.path, chunk.hash),

@@ -104,7 +104,8 @@ function textOf(
   if (!sync || !stored) return 'never synced'
   if (sync.status === 'running') {
     const from = sync.startedAt ?? stored.createdAt ?? now
-    const waits = stored.progress?.waitingFor
+    const { waitingFor, error } = stored.progress ?? {}
+    const waits = waitingFor ?? error?.message
     const done =
       sync.phase === 'Indexing' ? ` ${number(sync.filesIndexed ?? 0)} of ${number(sync.filesToIndex ?? 0)} files` : ''
     // A token begins with the name of its replica.

@@ -1,3 +1,5 @@
+import { type Outcome, type Step, Unavailable } from 'phaselock'
+import { EmbeddingsRefused } from '../embeddings/index.js'
 import { CommitGone, isSourceProblem, type Source } from '../source/index.js'
 import { elapsed } from '../time.js'
 import { CollectionMissing } from '../vectors/index.js'
@@ -14,20 +16,22 @@ import {
   type Synced,
   type SyncStages,
 } from './documents.js'
-import { indexBatch } from './index-batch.js'
+import { indexBatch, mayBeText } from './index-batch.js'
 import { listed } from './listing.js'
 
 type Steps = ReturnType<typeof syncDefinition>['$step']
 type Doc = Readonly<RepositorySync>
 
-/** The rounds of mending after which a store that still isn't right fails the sync. */
+/** The errors in a row after which a sync has failed: it is open for some eight minutes of pauses, and the next one begins anew. */
+const TRIES = 10
+/** The rounds of listing again after which a sync has failed: a store that still isn't right, or a commit that is always gone. */
 const ROUNDS = 3
 /** The time for which a sync waits for access that it had when it began. */
 const ACCESS_MS = 3_600_000
 
 /** The handlers of `repository-sync`. */
 export const syncHandlers = (context: SyncContext) => ({
-  Listing: async (doc: Doc, step: Steps['Listing']) => {
+  Listing: guarded(context, async (doc, step: Steps['Listing']) => {
     const repository = await repositoryOf(context.db, doc.repository)
     if (!repository || repository.state === 'Deleted')
       return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
@@ -51,15 +55,15 @@ export const syncHandlers = (context: SyncContext) => ({
       }
       return await planned(context, doc, step, repository, source)
     } catch (error) {
-      if (error instanceof CommitGone) return step.again()
+      if (error instanceof CommitGone) return step.wait(error.message, { on: 'source', set: { head: undefined } })
       if (!isSourceProblem(error)) throw error
       // The head could be read a moment ago: a token has expired.
       if (step.name === 'plan' && step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
       return step.moveTo('Failed', { set: await ended(context, doc, error) })
     }
-  },
+  }),
 
-  Indexing: async (doc: Doc, step: Steps['Indexing']) => {
+  Indexing: guarded(context, async (doc, step: Steps['Indexing']) => {
     const { head, collection, plan, next = 0, toIndex = 0 } = doc
     if (!head || !collection || plan === undefined || next >= toIndex)
       return step.moveTo('Removing', { set: { next: 0 } })
@@ -83,24 +87,27 @@ export const syncHandlers = (context: SyncContext) => ({
         },
       })
     } catch (error) {
-      if (error instanceof CommitGone || error instanceof CollectionMissing) return step.moveTo('Listing')
-      if (!isSourceProblem(error)) throw error
-      if (step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
+      const { rounds = 0 } = doc
+      const isGone = error instanceof CommitGone || error instanceof CollectionMissing
+      if (isGone && rounds < ROUNDS) return step.moveTo('Listing', { set: { rounds: rounds + 1 } })
+      if (isSourceProblem(error) && step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
+      const isRefused = error instanceof EmbeddingsRefused && !mayBeText(error)
+      if (!isGone && !isSourceProblem(error) && !isRefused) throw error
       return step.moveTo('Failed', { set: await ended(context, doc, error) })
     }
-  },
+  }),
 
-  Removing: async (doc: Doc, step: Steps['Removing']) => {
+  Removing: guarded(context, async (doc, step: Steps['Removing']) => {
     const { collection, plan, next = 0, toRemove = 0, repository } = doc
     if (!collection || plan === undefined || next >= toRemove) return step.moveTo('Checking', { set: { next: 0 } })
     const { removed = [] } = await context.records.batch(doc._id, plan, 'remove', next)
     const { fence, signal } = step
-    await context.store.delete(collection, { repository, paths: removed }, { fence, signal })
+    await ifThere(context.store.delete(collection, { repository, paths: removed }, { fence, signal }))
     await context.records.remove(repository, removed, fence)
     return step.again({ set: { next: next + 1 } })
-  },
+  }),
 
-  Checking: async (doc: Doc, step: Steps['Checking']) => {
+  Checking: guarded(context, async (doc, step: Steps['Checking']) => {
     const { head, collection, settings, rounds = 0, repository: id } = doc
     const repository = await repositoryOf(context.db, id)
     if (!repository || repository.state === 'Deleted')
@@ -127,11 +134,27 @@ export const syncHandlers = (context: SyncContext) => ({
     const { startedAt = at } = doc
     const set = { status: 'completed' as const, completedAt: at, durationSeconds: seconds(startedAt, at) }
     return step.moveTo('Completed', { set: { ...set, result: { commit: head.commit, files, chunks } } })
-  },
+  }),
 
   Cancelling: async (doc: Doc, step: Steps['Cancelling']) =>
     step.moveTo('Failed', { set: await ended(context, doc, new Error('the sync was cancelled')) }),
 })
+
+/** A handler whose errors, too many in a row, end the sync as Failed: one that is parked would keep all later ones from beginning. */
+function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking'], O>(
+  context: SyncContext,
+  handler: (doc: Doc, step: S) => Promise<O>,
+) {
+  return async (doc: Doc, step: S): Promise<O | Outcome<'Failed', RepositorySync>> => {
+    try {
+      return await handler(doc, step)
+    } catch (error) {
+      if (error instanceof Unavailable || step.signal.aborted || step.attempt < TRIES) throw error
+      const problem = error instanceof Error ? error : new Error(String(error))
+      return (step as Step<'Failed', RepositorySync>).moveTo('Failed', { set: await ended(context, doc, problem) })
+    }
+  }
+}
 
 /** Compares, and stores the plan in batches. */
 async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], repository: Repository, source: Source) {
@@ -174,8 +197,15 @@ async function storeSynced(context: SyncContext, repository: Repository, synced:
     $unset: { indexing: '' },
   })
   if (!before || before.collection === synced.collection) return
+  await ifThere(
+    context.store.delete(before.collection, { repository: _id }, { fence: step.fence, signal: step.signal }),
+  )
+}
+
+/** A collection that was deleted has none of the points; Checking makes it again. */
+async function ifThere(deleting: Promise<void>): Promise<void> {
   try {
-    await context.store.delete(before.collection, { repository: _id }, { fence: step.fence, signal: step.signal })
+    await deleting
   } catch (error) {
     if (!(error instanceof CollectionMissing)) throw error
   }
