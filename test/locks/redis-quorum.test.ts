@@ -122,12 +122,12 @@ describe('a lock on three Redis servers', () => {
   })
 
   test('servers keep it longer than its holder by the drift of their clocks', async () => {
-    const asked = { name, lockAtMostFor: 100_000 }
+    const asked = { name, lockAtMostFor: '100s' }
     const held = (await provider().lock(asked))!
     const lasts = await Promise.all(links.map(({ redis }) => redis.pttl(key(name))))
     for (const ms of lasts) expect(ms).toBeGreaterThan(100_000)
     expect(held.lockUntil.getTime() - held.lockedAt.getTime()).toBeLessThan(100_100)
-    const longer = (await held.extend(200_000))!
+    const longer = (await held.extend('200s'))!
     expect(await links[0]!.redis.pttl(key(name))).toBeGreaterThan(200_000)
     expect(longer.lockUntil.getTime() - held.lockedAt.getTime()).toBeLessThan(230_000)
   })
