@@ -3,7 +3,6 @@ import type { Collection, Db, Document } from 'mongodb'
 import {
   CLAIM_INDEX,
   candidateCursor,
-  claimUpdate,
   ensureLockIndexes,
   isDue,
   LIFECYCLES_COLLECTION,

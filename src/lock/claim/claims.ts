@@ -294,7 +294,7 @@ const unsuspectedIn = (terms: Terms, phase: string): Document => ({
 
 function oddOf(tried: readonly Document[], { claimed, broken }: Taken, order: ClaimOrder = {}): ClaimResult['odd'] {
   const odd = tried.flatMap((document) => {
-    const fields = [...oddFields(document), ...oddRank(document, order)]
+    const fields = [...oddFields(document), ...(order.priorityBy ? oddRank(document, order) : [])]
     return fields.length > 0 ? [{ id: idOf(document), fields }] : []
   })
   if (odd.length === 0) return odd

@@ -78,7 +78,7 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const ids = group.members.map((member) => member.lease.id)
   const each = (value: (member: StepEnd) => unknown) => perDocument(ids, group.members.map(value))
   const change = changeOf(terms, group, each)
-  const outbox = outboxAfter(terms, group.end, group.token)
+  const outbox = terms.callbacks && outboxAfter(terms, group.end, group.token)
   const progress = change.progress && {
     [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { ...change.progress, ...outbox }] },
   }

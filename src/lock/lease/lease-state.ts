@@ -86,6 +86,12 @@ export const WITHOUT_TOKEN: Filter<Document> = { lockedBy: null }
 /** Parked, as an equality: a bounded piece of the claim index. */
 export const PARKED: Filter<Document> = { lockedAt: PARKED_AT }
 
+/** The same as an expression. */
+export const IS_PARKED: Document = { $and: [isDate('$lockedAt'), { $gte: ['$lockedAt', PARKED_AT] }] }
+
+/** Free, leased, asleep or due. */
+export const NOT_PARKED: Filter<Document> = { lockedAt: { $not: { $gte: PARKED_AT } } }
+
 /** {@link wasPutToSleep} as a filter. */
 export const PUT_TO_SLEEP: Filter<Document> = { lockedBy: null, lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT } }
 

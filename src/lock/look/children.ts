@@ -2,13 +2,13 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { COMMITTED, MissingIndex, onIndex, ownersReading, readOwnFields, withOwnNumbers } from '../documents/read.js'
 import { idKey } from '../documents/values.js'
 import { deleteMatching, updateMatching } from '../documents/write.js'
-import { LEASE_FIELDS, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { IS_PARKED, LEASE_FIELDS, NOT_PARKED, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { idleParking, type StoppedBy } from '../move/owner-writes.js'
 import { hasToNotify, type NotifyingLifecycle, type RemovedBy, removalUpdate } from '../move/removal.js'
 import { removedPhase } from '../outbox/outbox.js'
 import { pendingState } from '../record/pending-insert.js'
 import type { DocumentName } from '../record/progress.js'
-import { ID_INDEX, literal, PARKED_AT, type Terms, termsOf } from '../terms/terms.js'
+import { ID_INDEX, literal, type Terms, termsOf } from '../terms/terms.js'
 
 /**
  * Serves every question about a document's children: their number in each phase, or whether one is open. Only in collections of lifecycles that
@@ -48,6 +48,9 @@ export interface ChildrenInPhase {
   readonly count: number
 }
 
+/** Reads by that index alone. */
+const byIndex = ({ progress }: Pick<ChildrenOf, 'progress'>) => ({ hint: childIndex(progress) })
+
 /** Matches children in none of these phases that aren't removed. */
 const isIn = ({ notifying }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
   phase: { $nin: [...butIn, ...(notifying ? [removedPhase(notifying.lifecycle)] : [])] },
@@ -82,24 +85,15 @@ export async function countChildren(of: ChildrenOf, ends: readonly string[], tot
 }
 
 async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<ChildrenInPhase[]> {
-  const { collection, progress } = of
-  const reading = { hint: childIndex(progress), ...COMMITTED }
-  const ended = [
-    { $match: { ...ofParent(of), phase: { $in: [...ends] } } },
-    { $group: { _id: '$phase', count: { $sum: 1 } } },
-  ]
-  const isParked = { $cond: [{ $gte: ['$lockedAt', PARKED_AT] }, true, false] }
-  const open = [
-    { $match: { ...ofParent(of), ...isIn(of, ends) } },
-    { $group: { _id: { phase: '$phase', parked: isParked }, count: { $sum: 1 } } },
-  ]
+  const reading = { ...byIndex(of), ...COMMITTED }
+  const counted = async (where: Filter<Document>, parked: Document): Promise<ChildrenInPhase[]> => {
+    const count = { $group: { _id: { phase: '$phase', parked }, count: { $sum: 1 } } }
+    const found = await of.collection.aggregate([{ $match: { ...ofParent(of), ...where } }, count], reading).toArray()
+    return found.map(({ _id: { phase, parked }, count }) => ({ phase, parked, count }))
+  }
   // The open ones first: one that ends in between is then counted twice, never overlooked; a waiting parent counts again.
-  const stillOpen = await collection.aggregate(open, reading).toArray()
-  const overNow = await collection.aggregate(ended, reading).toArray()
-  return [
-    ...stillOpen.map(({ _id: { phase, parked }, count }) => ({ phase, parked, count })),
-    ...overNow.map(({ _id: phase, count }) => ({ phase, parked: false, count })),
-  ]
+  const open = await counted(isIn(of, ends), IS_PARKED)
+  return [...open, ...(await counted({ phase: { $in: [...ends] } }, literal(false)))]
 }
 
 /**
@@ -111,16 +105,9 @@ export async function hasOpenChild(
   ends: readonly string[],
   { butParked = false }: { readonly butParked?: boolean } = {},
 ): Promise<boolean> {
-  const filter = {
-    ...{ ...ofParent(of), ...isIn(of, ends) },
-    ...(butParked && { lockedAt: { $not: { $gte: PARKED_AT } } }),
-  }
-  const found = of.collection.find(filter, {
-    hint: childIndex(of.progress),
-    projection: { _id: 0, phase: 1 },
-    limit: 1,
-  })
-  return (await found.toArray()).length > 0
+  const filter = { ...ofParent(of), ...isIn(of, ends), ...(butParked && NOT_PARKED) }
+  const reading = { ...byIndex(of), projection: { _id: 0, phase: 1 }, limit: 1 }
+  return (await of.collection.find(filter, reading).toArray()).length > 0
 }
 
 /** True if there is a child, even one that is only there until its removal is delivered. No index: no replica has ever run their lifecycle. */
@@ -136,7 +123,7 @@ export async function hasChild({ notifying: _, ...of }: ChildrenOf): Promise<boo
 /** Counts the children in these phases, up to `most`: at most this many keys. */
 export async function countChildrenIn(of: ChildrenOf, phases: readonly string[], most: number): Promise<number> {
   const filter = { ...ofParent(of), phase: { $in: [...phases] } }
-  return await of.collection.countDocuments(filter, { hint: childIndex(of.progress), limit: most })
+  return await of.collection.countDocuments(filter, { ...byIndex(of), limit: most })
 }
 
 /** Reads some of the children in these phases, or those that are parked in others: for people to look at. */
@@ -144,7 +131,7 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
   const projection = { phase: 1, [`${of.progress}.parent`]: 1 }
   const filter = { $and: [ofParent(of), where] }
   return await readOwnFields((how) =>
-    of.collection.find(filter, { ...{ projection, limit, hint: childIndex(of.progress) }, ...how }).toArray(),
+    of.collection.find(filter, { projection, limit, ...byIndex(of), ...how }).toArray(),
   )
 }
 
@@ -157,7 +144,7 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
   const found = new Map<string, Document>()
   const theirs = { ...ofParent(of), ...(of.notifying && isIn(of, [])) }
   const read = async () => {
-    const reading = { hint: childIndex(of.progress), limit, ...COMMITTED, ...ownersReading(of.collection) }
+    const reading = { ...byIndex(of), limit, ...COMMITTED, ...ownersReading(of.collection) }
     const some = await of.collection.find(theirs, reading).toArray()
     for (const one of some) found.set(idKey(one['_id']), withOwnNumbers(of.collection, of.progress, one))
   }
@@ -171,7 +158,7 @@ export async function setChildrenState(of: ChildrenOf, state: string, but: reado
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
   // The state of an insert that is queued for a child is older.
   const update = [{ $set: { state: literal(state) } }, { $unset: pendingState(of) }]
-  await updateMatching(of.collection, filter, update, { hint: childIndex(of.progress) })
+  await updateMatching(of.collection, filter, update, byIndex(of))
 }
 
 /**
@@ -181,7 +168,7 @@ export async function setChildrenState(of: ChildrenOf, state: string, but: reado
 export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: readonly string[]): Promise<void> {
   const { collection, progress, notifying } = of
   const free = { $and: [ofParent(of), WITHOUT_TOKEN, ...(phases ? [{ phase: { $in: [...phases] } }] : [])] }
-  const hint = { hint: childIndex(progress) }
+  const hint = byIndex(of)
   if (!notifying) {
     await deleteMatching(collection, free, hint)
     return
@@ -194,10 +181,7 @@ export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: rea
 
 /** Counts the children in none of these phases. */
 export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Promise<number> =>
-  of.collection.countDocuments(
-    { ...ofParent(of), ...isIn(of, phases) },
-    { hint: childIndex(of.progress), ...COMMITTED },
-  )
+  of.collection.countDocuments({ ...ofParent(of), ...isIn(of, phases) }, { ...byIndex(of), ...COMMITTED })
 
 /**
  * Parks those children in these phases that nobody holds, as an owner's cancel parks one document.
@@ -223,7 +207,7 @@ export async function parkIdleChildren(
  */
 export async function openChildren(of: ChildrenOf, phases: readonly string[]): Promise<Document[]> {
   const { collection, progress } = of
-  const isOpen = { $or: [{ lockedAt: { $not: { $gte: PARKED_AT } } }, hasInserted(progress)] }
+  const isOpen = { $or: [NOT_PARKED, hasInserted(progress)] }
   const filter = { $and: [ofParent(of), { phase: { $in: [...phases] } }, isOpen] }
   const projection = { ...LEASE_FIELDS, [`${progress}.childrenFrom`]: 1, [`${progress}.children`]: 1 }
   return onIndex(collection, childIndex(progress), (hint) =>

@@ -1,8 +1,16 @@
 import type { Collection, Document } from 'mongodb'
 import { onClaimIndex } from '../documents/read.js'
-import { dueBoundAt, dueSinceExpression, isDue, notAfter, PUT_TO_SLEEP } from '../lease/lease-state.js'
+import {
+  dueBoundAt,
+  dueSinceExpression,
+  IS_PARKED,
+  isDue,
+  isUnleased,
+  notAfter,
+  PUT_TO_SLEEP,
+} from '../lease/lease-state.js'
 import { isAsking } from '../move/answers.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
+import { isDate, PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 
 /** No count goes further than this. */
 export const SWEEP_LIMIT = 10_000
@@ -81,9 +89,8 @@ export async function sweep(
 
 /** True for documents that match {@link PUT_TO_SLEEP} and aren't due yet. */
 function isAsleep(terms: Terms): Document {
-  const isDate = { $eq: [{ $type: '$lockedAt' }, 'date'] }
-  const isInRange = { $and: [{ $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }, { $lt: ['$lockedAt', PARKED_AT] }] }
-  return { $and: [{ $eq: [{ $ifNull: ['$lockedBy', null] }, null] }, isDate, isInRange, { $not: [isDue(terms)] }] }
+  const isLater = { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }
+  return { $and: [isUnleased, isDate('$lockedAt'), isLater, { $not: [IS_PARKED] }, { $not: [isDue(terms)] }] }
 }
 
 /** True for documents that have been due for a while. An undated one isn't counted. */

@@ -1,10 +1,18 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
 import { asReadable, onClaimIndex, readOwnFields } from '../documents/read.js'
-import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import {
+  hasToken,
+  isNotHeld,
+  isParked,
+  LEASE_FIELDS,
+  NOT_PARKED,
+  PUT_TO_SLEEP,
+  WITHOUT_TOKEN,
+} from '../lease/lease-state.js'
 import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQuestion } from '../record/progress.js'
 import { historyWith } from '../record/step-end.js'
-import { inProgress, isDate, LIFECYCLES_COLLECTION, literal, PARKED_AT, type Terms } from '../terms/terms.js'
+import { lifecyclesOf } from '../registry/in-force.js'
+import { inProgress, isDate, literal, type Terms } from '../terms/terms.js'
 import { DUE_AND_NOBODYS, type OwnerWriteOptions } from './owner-writes.js'
 
 /** An answer to the question that a document asks. */
@@ -62,7 +70,7 @@ export async function storeAnswer(
     {
       $and: [
         { _id: id as never, [`${terms.progress}.question.id`]: { $eq: question.id }, $expr: isOpen },
-        { ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } } },
+        { ...WITHOUT_TOKEN, ...NOT_PARKED },
         ...(terms.legacyWriters ? [isNotHeld(terms)] : []),
       ],
     },
@@ -132,9 +140,8 @@ function whyNot(seen: Seen, meant: string | undefined, option: string, heldBackM
 
 /** The milliseconds by which the server's clock has stepped forward without a confirmation yet; 0: it hasn't. */
 export async function unconfirmedStepMs(db: Db, lifecycle: string): Promise<number> {
-  const lifecycles = protocolCollection<Document & { _id: string }>(db, LIFECYCLES_COLLECTION)
   const isOpen = { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }] }
-  const found = await lifecycles.findOne({ _id: lifecycle, $expr: isOpen }, { projection: { clockStep: 1 } })
+  const found = await lifecyclesOf(db).findOne({ _id: lifecycle, $expr: isOpen }, { projection: { clockStep: 1 } })
   const ms: unknown = found?.['clockStep']?.ms
   return typeof ms === 'number' && ms > 0 ? ms : 0
 }

@@ -1,8 +1,9 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
 import { asleepUntil } from '../end/end-update.js'
+import { IS_PARKED, isUnleased } from '../lease/lease-state.js'
 import { addPendingInsert, begunIn, pendingFields, withoutPendingInsert } from '../record/pending-insert.js'
-import { hasOurShape, isDate, literal, PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
+import { hasOurShape, isDate, literal, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
 
 /** The ways to treat the document that has the `_id` of an insert. */
@@ -104,8 +105,8 @@ function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Do
         ...(removed === undefined ? [] : [[{ $eq: ['$phase', literal(removed)] }, 'removed']]),
         [{ $not: [hasOurShape(terms)] }, 'odd'],
         [{ $not: [isIn([...working, ...resting])] }, 'unknown'],
-        [{ $ne: [{ $ifNull: ['$lockedBy', null] }, null] }, 'held'],
-        [{ $and: [isDate('$lockedAt'), { $gte: ['$lockedAt', PARKED_AT] }] }, 'parked'],
+        [{ $not: [isUnleased] }, 'held'],
+        [IS_PARKED, 'parked'],
         [isIn(resting), 'resting'],
         [isAsleep, 'asleep'],
       ].map(([when, then]) => ({ case: when, then })),

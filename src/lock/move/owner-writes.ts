@@ -2,7 +2,15 @@ import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { onClaimIndex, readOwnFields } from '../documents/read.js'
 import { perUpdate, updateNamed } from '../documents/write.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
-import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import {
+  hasToken,
+  isNotHeld,
+  isParked,
+  LEASE_FIELDS,
+  NOT_PARKED,
+  PUT_TO_SLEEP,
+  WITHOUT_TOKEN,
+} from '../lease/lease-state.js'
 import { isRemovedPhase, outboxAfterPark } from '../outbox/outbox.js'
 import { pendingState } from '../record/pending-insert.js'
 import { historyWith } from '../record/step-end.js'
@@ -54,7 +62,7 @@ export async function wake(
   options: OwnerWriteOptions = {},
   where: Filter<Document> = {},
 ): Promise<boolean> {
-  const isFree = { ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) }
+  const isFree = { ...WITHOUT_TOKEN, ...NOT_PARKED, ...notLegacyLease(terms) }
   const { matchedCount } = await writeTo(documents, id, [{ $and: [where, isFree] }, woken(terms)], options)
   return matchedCount > 0
 }
@@ -186,11 +194,7 @@ export function idleParking(terms: Terms, ends: readonly string[], { by, error }
     (field) => `${terms.progress}.${field}`,
   )
   const isIdle = {
-    $and: [
-      { phase: { $nin: [...ends] }, lockedAt: { $not: { $gte: PARKED_AT } } },
-      { $expr: hasOurShape(terms) },
-      isNotHeld(terms),
-    ],
+    $and: [{ phase: { $nin: [...ends] }, ...NOT_PARKED }, { $expr: hasOurShape(terms) }, isNotHeld(terms)],
   }
   const update = [{ $set: { lockedAt: PARKED_AT, lockedBy: '$$REMOVE', [terms.progress]: stopped } }, { $unset: gone }]
   return [isIdle, update]

@@ -1,10 +1,9 @@
 import type { Document } from 'mongodb'
-import { isUnleased } from '../lease/lease-state.js'
+import { IS_PARKED, isUnleased } from '../lease/lease-state.js'
 import {
   inProgress,
   isDate,
   literal,
-  PARKED_AT,
   progressAcrossPhases,
   TASK_LOCK_INIT_TIME,
   type Terms,
@@ -93,8 +92,9 @@ export function begunIn(
  */
 export function applyPendingInsert(terms: Terms): Document {
   const next = (field: string) => inProgress(terms, `next.${field}`)
-  const isParked = { $and: [isDate('$lockedAt'), { $gte: ['$lockedAt', PARKED_AT] }] }
-  const rests = terms.working ? { $or: [isParked, { $not: [{ $in: ['$phase', literal(terms.working)] }] }] } : isParked
+  const rests = terms.working
+    ? { $or: [IS_PARKED, { $not: [{ $in: ['$phase', literal(terms.working)] }] }] }
+    : IS_PARKED
   const begins = { $and: [rests, { $eq: [{ $type: next('begin') }, 'string'] }] }
   const lockedAt = { $cond: [isDate(next('lockedAt')), next('lockedAt'), TASK_LOCK_INIT_TIME] }
   const by = { $ifNull: [next('by'), 'owner'] }

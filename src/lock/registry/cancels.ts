@@ -1,10 +1,9 @@
-import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import type { Collection, Db } from 'mongodb'
 import { asReadable } from '../documents/read.js'
 import { parseToken } from '../lease/lease.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
-import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
-import { type CancelRequest, MOST_CANCELS } from './in-force.js'
+import { arrayAt, isDate, literal } from '../terms/terms.js'
+import { type CancelRequest, lifecyclesOf, MOST_CANCELS } from './in-force.js'
 
 /** The time that a request is kept: after it each holder has looked, or has lost its lease. */
 const KEPT_FOR_MS = 600_000
@@ -43,7 +42,7 @@ export async function addCancel(
   lifecycle: string,
   { _id, claim, by, reason }: CancelRequest,
 ): Promise<'asked' | 'notRegistered' | 'tooMany'> {
-  const lifecycles = protocolCollection<Document & { _id: string }>(db, LIFECYCLES_COLLECTION)
+  const lifecycles = lifecyclesOf(db)
   const isSame = { $and: [{ $eq: ['$$this.claim', literal(claim)] }, { $eq: ['$$this._id', literal(_id)] }] }
   const others = { $filter: { input: known, cond: { $and: [isRecent, { $not: [isSame] }] } } }
   const request = {

@@ -161,7 +161,8 @@ export async function readRecords(db: Db, ids: readonly string[], options: { max
   return records as (LockTimeoutRecord & { _id: string; now: Date })[]
 }
 
-export const lifecyclesOf = (db: Db): Collection<LockTimeoutRecord & { _id: string }> =>
+/** The entries of lifecycles: a person may have put anything there. */
+export const lifecyclesOf = (db: Db): Collection<Document & { _id: string }> =>
   protocolCollection(db, LIFECYCLES_COLLECTION)
 
 /**

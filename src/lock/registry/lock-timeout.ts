@@ -60,7 +60,7 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
     { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS, projection: { lockTimeoutSince: 1 } },
   )
   if (!changed) return changeLockTimeout(db, lifecycle, ms)
-  const since = changed.lockTimeoutSince as Date
+  const since = changed['lockTimeoutSince'] as Date
   return { kind: 'changed', wasMs, inForceFrom: handoverUntil(ms, { wasMs, since }), now: since }
 }
 

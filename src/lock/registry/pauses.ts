@@ -1,8 +1,7 @@
-import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import type { Db, Document } from 'mongodb'
 import { readOwnFields } from '../documents/read.js'
-import { arrayAt, isDate, LIFECYCLES_COLLECTION, literal } from '../terms/terms.js'
-import { isInForce, MOST_PAUSES, type Pause, Paused, type PauseTarget, storedPauses } from './in-force.js'
+import { arrayAt, isDate, literal } from '../terms/terms.js'
+import { isInForce, lifecyclesOf, MOST_PAUSES, type Pause, Paused, type PauseTarget, storedPauses } from './in-force.js'
 
 const known = arrayAt('$pauses')
 
@@ -198,13 +197,11 @@ export async function readPauses(
   return { byLifecycle: new Map(paused), now: rows[0]?.['now'] }
 }
 
-const lifecyclesOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, LIFECYCLES_COLLECTION)
-
 /*
  * The pauses of something that has a document of its own, a limit or a schedule. `paused` is the pause that lasts longest, which alone is judged by what
  * begins work, also in earlier versions; `pauses` are all, one for each person, and count only while `paused` is one of them: else a person, or an
  * earlier version, has written `paused` since, and means that one alone.
- * Invariant: as for those of lifecycles (pauses.ts), nobody's pause ends or changes because of what somebody else asks for.
+ * Invariant: as for those of lifecycles, nobody's pause ends or changes because of what somebody else asks for.
  */
 
 const isOverFor = (ms: number): Document => ({
