@@ -161,7 +161,7 @@ describe('a claim', () => {
     expect(next.claimed.map(({ lease }) => [lease.id, lease.fence])).toEqual([[5, 9e15 + 1]])
   })
 
-  test('takes the document that waited longest in lockedAt, then in updatedAt', async () => {
+  test('takes the free document that waited longest in updatedAt', async () => {
     const collection = await lockedCollection(database.db)
     const at = (lockedAt: number, updatedAt: number) => ({
       lockedAt: new Date(lockedAt),
@@ -169,7 +169,7 @@ describe('a claim', () => {
     })
     await put(
       collection,
-      { _id: 'c', phase: PHASE, ...at(1_000, 1) },
+      { _id: 'c', phase: PHASE, ...at(0, 3) },
       { _id: 'b', phase: PHASE, ...at(0, 2) },
       { _id: 'a', phase: PHASE, ...at(0, 1) },
       { _id: 'z', phase: 'Other', ...at(0, 0) },

@@ -97,7 +97,7 @@ describe('a state rule', () => {
     const wins = { rule: 0, claim: 0, both: 0, neither: 0 }
     for (let round = 0; round < 400; round += 1) {
       await collection.replaceOne({ _id: 'a' as never }, { phase: PHASE, state: 'Deleted' }, { upsert: true })
-      const claiming = () => claims.claimBatch(PHASE, 1)
+      const claiming = () => claims.claimNamed(PHASE, ['a'])
       const ruling = () => collection.updateMany(...ruleUpdate(TERMS, RULE, ['a']))
       const [claim, ruled] =
         round % 2 === 0
