@@ -1,5 +1,4 @@
-export { candidateCursor } from './candidates/candidates.js'
-export { type DueRange, dueRanges, dueWithin } from './candidates/due-ranges.js'
+export { candidateCursor, type DueRange, dueRanges, dueWithin } from './candidates/candidates.js'
 export { type ClaimOrder, orderIndexes, RANKS } from './candidates/order.js'
 export { claimUpdate } from './claim/claim-commands.js'
 export { whyNotClaimable } from './claim/claim-trial.js'

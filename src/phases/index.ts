@@ -20,7 +20,7 @@ export {
   type HandledPhase,
   handledPhases,
 } from './definition/on-phase.js'
-export { SharedSemaphore } from './engine/concurrency/shared-semaphore.js'
+export { SharedSemaphore } from './engine/concurrency/step-semaphore.js'
 export type { TickCounts } from './engine/lifecycle/tick-duties.js'
 export type { SlotsHeld } from './engine/limits/limit-lease.js'
 export type {

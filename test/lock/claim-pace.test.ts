@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoNetworkError } from 'mongodb'
 import { PhaseMemory } from '../../src/lock/index.js'
-import { Contention } from '../../src/lock/select/contention.js'
+import { Contention } from '../../src/lock/select/work-split.js'
 import { useDatabase } from '../support/database.js'
 import { claimer, interrupted, lockedCollection, ManualClock, PHASE, put, TERMS } from './fixture.js'
 

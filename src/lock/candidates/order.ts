@@ -236,9 +236,9 @@ const rankOf = (value: unknown): string | undefined =>
       : undefined
 
 /** Reports a priority that is no rank: the document counts by age, like those of the lowest rank. */
-export function oddRank(document: Document, { priorityBy }: ClaimOrder): OddField[] {
-  const value: unknown = priorityBy !== undefined && document[priorityBy]
-  if (priorityBy === undefined || rankOf(value) !== undefined) return []
+export function oddRank(document: Document, priorityBy: string): OddField[] {
+  const value: unknown = document[priorityBy]
+  if (rankOf(value) !== undefined) return []
   const found = typeof value === 'string' ? `none of ${Object.keys(RANKS).reverse().join(', ')}` : typeName(value)
   return [{ field: 'priority', found, isMended: false }]
 }

@@ -5,11 +5,10 @@ import { idBytes, idKey, type OddField, oddFields } from '../documents/values.js
 import type { Refused } from '../documents/write.js'
 import { onlyIn } from '../lease/lease-state.js'
 import type { ServerClock } from '../lease/server-clock.js'
-import { Contention } from '../select/contention.js'
 import type { PhaseMemory } from '../select/phase-memory.js'
 import { RefusingDocuments } from '../select/refusing-documents.js'
 import { type Chosen, choose, extentFor, type SelectionPolicy } from '../select/selection.js'
-import { WorkSplit } from '../select/work-split.js'
+import { Contention, WorkSplit } from '../select/work-split.js'
 import type { Terms } from '../terms/terms.js'
 import { claimCommands, fittingInto, MissedIds, withFewLarge } from './claim-commands.js'
 import {
@@ -294,7 +293,10 @@ const unsuspectedIn = (terms: Terms, phase: string): Document => ({
 
 function oddOf(tried: readonly Document[], { claimed, broken }: Taken, order: ClaimOrder = {}): ClaimResult['odd'] {
   const odd = tried.flatMap((document) => {
-    const fields = [...oddFields(document), ...(order.priorityBy ? oddRank(document, order) : [])]
+    const fields = [
+      ...oddFields(document),
+      ...(order.priorityBy === undefined ? [] : oddRank(document, order.priorityBy)),
+    ]
     return fields.length > 0 ? [{ id: idOf(document), fields }] : []
   })
   if (odd.length === 0) return odd

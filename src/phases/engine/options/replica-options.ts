@@ -14,7 +14,7 @@ import type { Logger } from '../../reporting/logger.js'
 import type { ReplicaObserver } from '../../reporting/observer.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import type { ThreadPool } from '../../threads/index.js'
-import type { SharedSemaphore } from '../concurrency/shared-semaphore.js'
+import type { SharedSemaphore } from '../concurrency/step-semaphore.js'
 import type { SlotsHeld } from '../limits/limit-lease.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
