@@ -186,6 +186,14 @@ test('nothing is due any more: it waits for no slot and for no other try', () =>
   expect(queue.clears()).toBe(false)
 })
 
+test('what looks find due for five seconds is dated, then each half minute; it begins anew where nothing was due', () => {
+  const queue = new PhaseQueue('Creating')
+  const dates: number[] = []
+  for (let s = 0; s <= 70; s += 1) if (queue.isLeftDue(true, NOW + s * 1_000)) dates.push(s)
+  expect(dates).toEqual([5, 35, 65])
+  expect([queue.isLeftDue(false, NOW + 99_000), queue.isLeftDue(true, NOW + 100_000)]).toEqual([false, false])
+})
+
 test('a queue is freed once, and only by what it waits for', () => {
   const queue = new PhaseQueue('Creating')
   queue.waits('isolation')

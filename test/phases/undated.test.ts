@@ -3,7 +3,7 @@ import { ObjectId } from 'mongodb'
 import { silentLogger } from '../../src/index.js'
 import { CLAIM_INDEX, dateUndated, termsOf } from '../../src/lock/index.js'
 import { countWaiting } from '../../src/operations/index.js'
-import { UndatedDocuments } from '../../src/phases/engine/lifecycle/undated.js'
+import { PhaseQueues } from '../../src/phases/engine/claim/phase-queues.js'
 import { clientAt } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
@@ -63,10 +63,11 @@ describe('documents that are left due and say nowhere since when', () => {
 
   test('are dated after five seconds in which each look found something due, later ones each half minute', async () => {
     const clock = new SteppedClock()
-    const undated = new UndatedDocuments(database.db.collection('Thing'), () => termsOf(30_000), clock)
-    const lookAfter = (ms: number, due = ['Creating']) => {
+    const queues = new PhaseQueues(['Creating'], { clock, isPaused: () => false, onOffered: () => undefined })
+    const lookAfter = async (ms: number, due = ['Creating']) => {
       clock.advance(ms)
-      return undated.leftDue(new Set(due))
+      for (const phase of queues.leftDue(new Set(due)))
+        await dateUndated(database.db.collection('Thing'), termsOf(30_000), phase)
     }
     await things(database.db).createIndex(CLAIM_INDEX)
     await things(database.db).insertOne({ _id: 'first', phase: 'Creating' })

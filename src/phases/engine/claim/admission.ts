@@ -36,6 +36,12 @@ interface FullKey {
 export class Admission {
   private readonly full = new Map<string, FullKey>()
 
+  /** Undefined: no document of the lifecycle needs slots. */
+  static of(model: LifecycleModel, leases: LimitLeases, clock: Clock): Admission | undefined {
+    const areLimited = [...model.phases.values()].some(({ limits }) => limits)
+    return areLimited || model.settings.limitBy !== undefined ? new Admission(model, leases, clock) : undefined
+  }
+
   constructor(
     private readonly model: LifecycleModel,
     readonly leases: LimitLeases,

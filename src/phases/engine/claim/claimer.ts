@@ -43,7 +43,8 @@ export class Claimer {
   /** The number of documents that the last claim with a look for candidates had to leave because of isolation. */
   private passedOver = 0
   private readonly claims: Claims
-  private readonly admission: Admission
+  /** Undefined: no document of the lifecycle needs slots. */
+  private readonly admission: Admission | undefined
   /** The claim under way, if any. */
   current: Promise<void> | undefined
   private stopped = false
@@ -68,7 +69,7 @@ export class Claimer {
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
     })
-    this.admission = new Admission(model, limitLeases, clock)
+    this.admission = Admission.of(model, limitLeases, clock)
     const { progress } = model.settings
     const claims = () =>
       held.all().map(({ document, claimedAtMs }) => ({
@@ -76,10 +77,11 @@ export class Claimer {
         claimedAtMs,
       }))
     isolation.join(claims, model.settings, () => this.queues.freed('isolation', () => true))
+    const { admission } = this
     // Slots that a phase gave back itself are no reason to claim again.
     const canUse = ({ phase, slots }: PhaseQueue, needs: readonly LimitNeed[], by: SlotWaiter | undefined) =>
-      slots !== by && this.admission.needsOneOf(phase, needs)
-    limitLeases.onFree((needs, by) => this.queues.freed('limits', (queue) => canUse(queue, needs, by)))
+      slots !== by && admission!.needsOneOf(phase, needs)
+    if (admission) limitLeases.onFree((needs, by) => this.queues.freed('limits', (queue) => canUse(queue, needs, by)))
   }
 
   /** The reason why nothing can be claimed while the claim index is missing; undefined: it isn't missing. */
@@ -126,6 +128,11 @@ export class Claimer {
     for (const { slots } of this.queues.found(due)) this.env.limitLeases.withdraw(slots)
   }
 
+  /** Returns those of the phases where a look has just found something due that have been left due for a while: their documents are to be dated. */
+  leftDue(due: ReadonlySet<string>): string[] {
+    return this.queues.leftDue(due)
+  }
+
   /** Offers a phase after `ms`, when a document of it comes due. */
   offerIn(phase: string, ms: number): void {
     this.queues.of(phase)?.dueIn(ms, this.now())
@@ -141,7 +148,7 @@ export class Claimer {
     if (!queue || this.stopped || this.isPaused(phase)) return
     const { isolation, workSplit } = this.options
     const isFree =
-      !this.admission.isNeededIn(phase) &&
+      !this.admission?.isNeededIn(phase) &&
       !this.current &&
       !this.othersDue &&
       !this.hasBacklog &&
@@ -229,7 +236,7 @@ export class Claimer {
     const { phase } = queue
     const room = this.roomFor(phase)
     queue.begins()
-    const admission = this.admission.forClaim(queue)
+    const admission = this.admission?.forClaim(queue)
     if (admission) queue.waits('limits') // before any request: its answer doesn't know of slots that are given back later
     const isolated = this.options.isolation.forClaim(env.model.settings, this.passedOver)
     let claimed = 0

@@ -6,6 +6,10 @@ const HORIZON_MS = 30_000
 /** The span of a bucket: documents that come due within the same one are claimed together. No try is repeated sooner than after this time. */
 const BUCKET_MS = 50
 
+/** The time after which documents of a phase are dated, if each look since has found something due in it. Most are claimed immediately. */
+const FIRST_DATED_AFTER_MS = 5_000
+const DATED_EVERY_MS = 30_000
+
 /**
  * The pauses between requests of documents that wait for slots of other replicas, because nothing else announces free ones. They are short at
  * first, because a replica with more than its share gives some back. They grow to an eighth of the time waited, because a long step isn't over in a
@@ -102,6 +106,8 @@ export class PhaseQueue {
   private retryAtMs = Number.POSITIVE_INFINITY
   private readonly waitsFor = new Set<Obstacle>()
   private foundNone = false
+  /** The next time to date documents that are left due; undefined: the last look found none. */
+  private datesAtMs: number | undefined
 
   constructor(readonly phase: string) {
     this.memory = new PhaseMemory(phase)
@@ -225,6 +231,15 @@ export class PhaseQueue {
       this.known = { is: this.ownTicket === undefined ? 'idle' : 'due' }
     }
     return waited
+  }
+
+  /** Takes the result of a look. True if documents have been left due for so long that they are to be dated (docs/operations.md, PhaselockDueTooLong). */
+  isLeftDue(isDue: boolean, nowMs: number): boolean {
+    const atMs = this.datesAtMs
+    if (!isDue) this.datesAtMs = undefined
+    if (!isDue || (atMs !== undefined && nowMs < atMs)) return false
+    this.datesAtMs = nowMs + (atMs === undefined ? FIRST_DATED_AFTER_MS : DATED_EVERY_MS)
+    return atMs !== undefined
   }
 
   isBlockedBy(obstacle: Obstacle): boolean {

@@ -82,6 +82,12 @@ export class PhaseQueues {
     return this.all.filter((queue) => !due.has(queue.phase) && queue.clears())
   }
 
+  /** Takes the result of a look, as {@link PhaseQueue.isLeftDue}. @returns the phases whose due documents are to be dated */
+  leftDue(due: ReadonlySet<string>): string[] {
+    const now = this.options.clock.monotonicMs()
+    return this.all.filter((queue) => queue.isLeftDue(due.has(queue.phase), now)).map(({ phase }) => phase)
+  }
+
   /** Forgets what is due: the next look offers it again. */
   forget(): void {
     for (const queue of this.all) queue.forgets()

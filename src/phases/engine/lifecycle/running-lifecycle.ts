@@ -16,7 +16,6 @@ import type { LoopMonitor } from '../run/loop-monitor.js'
 import { Waker } from '../wake/waker.js'
 import { LifecycleRunner } from './lifecycle-runner.js'
 import { TickDuties } from './tick-duties.js'
-import { UndatedDocuments } from './undated.js'
 
 export type RunningLifecycle = ReturnType<typeof runningLifecycle>
 
@@ -120,7 +119,6 @@ export function runningLifecycle(
     deliverer,
     events,
     tickDuties: new TickDuties(own),
-    undated: new UndatedDocuments(own.collection, terms, clock),
     /** Its background work, with the context for it. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),
   }

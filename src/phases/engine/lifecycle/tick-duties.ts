@@ -1,5 +1,7 @@
+import { isServerError } from '../../../database/index.js'
 import {
   type DutyQuery,
+  dateUndated,
   isRemovedPhase,
   type LookResult,
   phasesIn,
@@ -112,6 +114,18 @@ export class TickDuties {
       const removed = await this.remove(phase.name, phase.keepForMs)
       counts.removed += removed
       if (removed > 0) observer.removed({ lifecycle: model.name, phase: phase.name, count: removed })
+    }
+  }
+
+  /**
+   * Dates due documents of a phase that don't record since when they are due. No work depends on it: a refusal of the server is tried again later; the
+   * tick reports an outage.
+   */
+  async date(phase: string): Promise<void> {
+    try {
+      await dateUndated(this.env.collection, this.env.terms(), phase)
+    } catch (error) {
+      if (!isServerError(error)) throw error
     }
   }
 

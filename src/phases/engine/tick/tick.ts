@@ -105,7 +105,7 @@ export class Tick {
       parts.claimer.offer([...due])
     }
     const isWorking = (phase: string) => parts.model.phases.get(phase)?.kind === 'working'
-    await parts.undated.leftDue(new Set([...due].filter(isWorking)))
+    for (const phase of parts.claimer.leftDue(new Set([...due].filter(isWorking)))) await parts.tickDuties.date(phase)
   }
 }
 
