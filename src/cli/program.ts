@@ -19,6 +19,7 @@ import {
   registerUnpark,
   registerWake,
 } from './commands/owner.js'
+import { registerPackages } from './commands/packages.js'
 import { registerPause, registerPauses, registerResume } from './commands/pause.js'
 import { registerAnswer, registerQuestions } from './commands/questions.js'
 import { registerAudit, registerEvents } from './commands/records.js'
@@ -32,7 +33,6 @@ import { registerStart } from './commands/start.js'
 import { registerStatus } from './commands/status.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
-import { registerPackages } from './commands/packages.js'
 
 const EXIT_CODES = `
 Exit codes:

@@ -5,8 +5,8 @@ import { byAndReason } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
-import { checkPackages } from './packages.js'
 import { withDatabase } from './command.js'
+import { checkPackages } from './packages.js'
 
 export function registerCheck(program: Command, context: CliContext): void {
   const command = program

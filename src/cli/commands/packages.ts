@@ -8,10 +8,10 @@ import { type CheckResult, recorded } from '../../operations/index.js'
 import type { AuditedEnd } from '../../phases/index.js'
 import type { PackageAnswer, PackageCall, PackageCheck, PackageCommand, PackageCommands } from '../../tasks/index.js'
 import { byAndReason, byFrom } from '../by.js'
-import { merged, withDatabase } from './command.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import { isKnown } from '../report-error.js'
+import { merged, withDatabase } from './command.js'
 
 /** The commands that packages beside phaselock bring, with what each does. */
 const COMMANDS = [

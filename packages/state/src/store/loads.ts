@@ -102,7 +102,12 @@ export class Loads {
           watch.stop()
           return came ?? this.loadNow(load, fence, signal)
         },
-        { name: lockNameOf(key), lockAtMostFor: `${lockAtMostForMs}ms`, waitFor: `${lockWaitMs}ms`, signal: found.signal },
+        {
+          name: lockNameOf(key),
+          lockAtMostFor: `${lockAtMostForMs}ms`,
+          waitFor: `${lockWaitMs}ms`,
+          signal: found.signal,
+        },
       )
       if (outcome.executed) return outcome.result
       const stored = came ?? (await this.lookFresh(load))

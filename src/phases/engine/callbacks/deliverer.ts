@@ -20,10 +20,10 @@ import {
 import { sleep } from '../../../time/index.js'
 import type { LifecycleModel } from '../../model/model.js'
 import { readProjection } from '../../model/settings.js'
+import type { OutageLog } from '../../reporting/bounded-log.js'
 import type { Callbacks } from '../../step/callbacks.js'
 import { ALONE_MOST_MS, type CrashIsolation, type IsolationSettings } from '../claim/crash-isolation.js'
 import type { LifecycleEnvironment } from '../context/environment.js'
-import type { OutageLog } from '../../reporting/bounded-log.js'
 import { Bulkhead } from './bulkhead.js'
 import { CallbackInvoker, type OpenDelivery, outboxLeaseMs } from './callback-invoker.js'
 
