@@ -86,7 +86,7 @@ test.each([
   ],
   [
     'tasks',
-    'COLLECTIONS Holder InvalidDuration InvalidHostName NoLongerHeld apiGatewayDefinitions apiGatewayLifecycles bindLifecycle checkBindOptions databaseNameFor default distinctName durationMs idText isDuplicateKey objectNameFor protocolCollection runtimeDomainDefinition runtimeDomainLifecycles',
+    'COLLECTIONS Doorbell Holder InvalidDuration InvalidHostName NoLongerHeld apiGatewayDefinitions apiGatewayLifecycles bindLifecycle checkBindOptions databaseNameFor default distinctName doDuty durationMs idText isDuplicateKey objectNameFor protocolCollection runtimeDomainDefinition runtimeDomainLifecycles',
   ],
 ])('the entry %s, whose index passes on whole files, has these names', async (entry, names) => {
   const found = await import(`../../src/${entry}/index.js`)

@@ -36,7 +36,7 @@ describe('locks in MariaDB', () => {
       openLockProvider({ client: pool, env: {} }),
     ])
     for (const provider of providers) {
-      const held = (await provider.lock({ name: 'shared', lockAtMostFor: 'ms''1h', lockAtLeastFor: 0 }))!
+      const held = (await provider.lock({ name: 'shared', lockAtMostFor: '1h', lockAtLeastFor: '0s' }))!
       for (const other of providers) {
         expect(await other.lock({ name: 'shared', lockAtMostFor: '1h' })).toBeUndefined()
         const record = {
