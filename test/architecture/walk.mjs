@@ -12,7 +12,7 @@ const dist = fileURLToPath(new URL('../../dist/', import.meta.url))
 const session = new Session()
 session.connect()
 
-/** The files with a function that was called since the last time. What begins with the file is its top level, which runs when it is loaded. */
+/** The files with a function that was called since the last time. The range from the file's beginning is its top level, which runs when it is loaded. */
 async function touched() {
   const { result } = await session.post('Profiler.takePreciseCoverage')
   const ours = result.filter(({ url }) => url.startsWith('file:') && fileURLToPath(url).startsWith(dist))

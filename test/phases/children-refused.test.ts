@@ -72,6 +72,11 @@ describe('children', () => {
       /parcel, child 'a'/,
       (step) => step.children([parcel.child('a', { weight: (() => 1) as never })]),
     ],
+    [
+      'a lockedAt that no claim would find',
+      /parcel, child 'a': expected lockedAt to be a date, or left out, got 'soon'/,
+      (step) => step.children([parcel.child('a', { weight: 1, lockedAt: 'soon' as never })]),
+    ],
     ['an unknown option', /unknown option 'name'/, (step) => step.children([], { name: 'x' } as never)],
     [
       'the _id of another',
