@@ -36,7 +36,7 @@ describe('locks in MariaDB', () => {
       openLockProvider({ client: pool, env: {} }),
     ])
     for (const provider of providers) {
-      const held = (await provider.lock({ name: 'shared', lockAtMostFor: '1h', lockAtLeastFor: '0s' }))!
+      const held = (await provider.lock({ name: 'shared', lockAtMostFor: '1h', lockAtLeastFor: '0ms' }))!
       for (const other of providers) {
         expect(await other.lock({ name: 'shared', lockAtMostFor: '1h' })).toBeUndefined()
         const record = {
