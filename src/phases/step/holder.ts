@@ -102,7 +102,7 @@ export class Holder {
 
 brand({ NoLongerHeld })
 
-/** @internal */
+/** The method of a running step that {@link comesAt} asks. */
 export const COMES_AT = Symbol.for('phaselock:comes-at')
 
 /**
