@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals'
-import { GeneratedFiles, Selection, type TreeEntry } from 'phaselock-repositories'
+import { FileSelection, GeneratedFiles, type TreeEntry } from 'phaselock-repositories'
 
 const entry = (path: string, also: Partial<TreeEntry> = {}): TreeEntry => ({
   path,
@@ -29,11 +29,11 @@ test.each<[string[], string[], string, boolean]>([
   [['*.ts'], [], 'two\nlines.ts', true],
   [['*.ts'], [], '"caf\\351.ts"', false],
 ])('include %j, exclude %j: %s', (include, exclude, path, taken) => {
-  expect(new Selection({ include, exclude }).takes(path)).toBe(taken)
+  expect(new FileSelection({ include, exclude }).takes(path)).toBe(taken)
 })
 
 test('what a listing alone decides', () => {
-  const selection = new Selection({})
+  const selection = new FileSelection({})
   const generated = new GeneratedFiles([{ folder: '', text: '*.pb.go linguist-generated\n' }])
   expect(selection.reason(entry('a'), generated)).toBeUndefined()
   expect(selection.reason(entry('a', { kind: 'symlink' }), generated)).toBe('symlink')
@@ -98,5 +98,5 @@ test.each([
   [{ exclude: Array.from({ length: 1_001 }, () => 'a') }, 'exclude: expected at most 1000 patterns, got 1001'],
   [{ maxFileBytes: 0 }, 'maxFileBytes: expected a whole number of bytes from 1, got 0'],
 ])('settings that can not be: %#', (settings, message) => {
-  expect(() => new Selection(settings)).toThrow(message)
+  expect(() => new FileSelection(settings)).toThrow(message)
 })

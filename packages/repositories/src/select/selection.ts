@@ -34,7 +34,7 @@ export function patternProblems(name: string, patterns: unknown): string[] {
 }
 
 /** Decides by a listing alone which files of a repository are indexed. */
-export class Selection {
+export class FileSelection {
   private readonly included: ReturnType<typeof ignore> | undefined
   private readonly excluded: ReturnType<typeof ignore>
   readonly maxFileBytes: number

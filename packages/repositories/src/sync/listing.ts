@@ -1,5 +1,5 @@
 import { compare } from '../compare/index.js'
-import { ATTRIBUTES_FILE, type AttributesFile, GeneratedFiles, Selection } from '../select/index.js'
+import { ATTRIBUTES_FILE, type AttributesFile, FileSelection, GeneratedFiles } from '../select/index.js'
 import type { Head, Source, TreeEntry } from '../source/index.js'
 import type { PlannedChanges, PlannedFile, Repository } from './documents.js'
 import type { Records } from './records.js'
@@ -24,7 +24,7 @@ export async function listed(
   version: string,
   signal: AbortSignal,
 ): Promise<Listed> {
-  const selection = new Selection(repository)
+  const selection = new FileSelection(repository)
   const entries: TreeEntry[] = []
   const attributes: TreeEntry[] = []
   const paths = new Set<string>()

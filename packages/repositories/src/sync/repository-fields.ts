@@ -1,7 +1,7 @@
 import { Cron, InvalidCron, type NewSchedule } from 'phaselock/schedules'
 import { durationMs, InvalidDuration } from 'phaselock/tasks'
 import { checkEncodings } from '../chunk/index.js'
-import { Selection } from '../select/index.js'
+import { FileSelection } from '../select/index.js'
 import { isBranchName, SourceProblem, sourceUrl } from '../source/index.js'
 import type { RepositoryFields } from './documents.js'
 
@@ -64,7 +64,7 @@ export function repositoryProblems(id: string, fields: RepositoryFields): string
     problems.push("source: expected 'git' or 'gitlab'")
   if (branch !== undefined && (typeof branch !== 'string' || !isBranchName(branch)))
     problems.push('branch: expected the name of a branch')
-  check('files', () => new Selection(fields))
+  check('files', () => new FileSelection(fields))
   if (encodings !== undefined) check('encodings', () => checkEncodings(encodings))
   if (profile !== undefined && (typeof profile !== 'string' || profile === ''))
     problems.push('profile: expected a name')

@@ -20,8 +20,8 @@ export type {
   Point,
   PointFilter,
   PointPayload,
+  PointWriteOptions,
   StoredPoint,
   Vector,
   VectorStore,
-  WriteOptions,
 } from './vector-store.js'

@@ -67,7 +67,7 @@ export interface CallOptions {
 }
 
 /** Options of a call that writes. */
-export interface WriteOptions extends CallOptions {
+export interface PointWriteOptions extends CallOptions {
   /**
    * The fence of the sync that writes. A point that a later sync wrote (`fence` above this one) isn't changed and isn't deleted. A point that is
    * missing is added whatever the fence: what a late writer adds anew, Checking removes.
@@ -95,9 +95,9 @@ export interface VectorStore {
    * Writes points, each one whole, and returns when they can be found. Either all that the fence allows are written, or it throws.
    * @throws WrongVector, before anything is written, if a vector has another dimension or a number that isn't finite
    */
-  upsert(collection: string, points: readonly Point[], options: WriteOptions): Promise<void>
+  upsert(collection: string, points: readonly Point[], options: PointWriteOptions): Promise<void>
   /** Deletes the points that match. @throws InvalidFilter if the filter is empty: `drop` deletes all */
-  delete(collection: string, filter: PointFilter, options: WriteOptions): Promise<void>
+  delete(collection: string, filter: PointFilter, options: PointWriteOptions): Promise<void>
   /** Returns the points nearest to `vector`, best first. @param options.limit default 10, at most 1,000 @throws WrongVector */
   query(
     collection: string,
