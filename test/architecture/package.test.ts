@@ -143,6 +143,26 @@ describe('phaselock-state', () => {
   })
 })
 
+describe('phaselock-repositories', () => {
+  test('is the built code, its types and nothing else', async () => {
+    const { files } = await pack('packages/repositories', '--dry-run')
+    const allowed = /^(dist\/.+\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/
+    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'dist/index.js', 'dist/cli/index.js']))
+  })
+
+  test('is of the same version as phaselock and phaselock-state, and depends on ignore alone', async () => {
+    const [ours, its] = await Promise.all(
+      ['package.json', 'packages/repositories/package.json'].map(async (path) =>
+        JSON.parse(await readFile(join(root, path), 'utf8')),
+      ),
+    )
+    const { phaselock, 'phaselock-state': state } = its.peerDependencies
+    expect([its.version, phaselock, state]).toEqual([ours.version, `^${ours.version}`, `^${ours.version}`])
+    expect(Object.keys(its.dependencies)).toEqual(['ignore'])
+  })
+})
+
 describe('installed in an empty folder', () => {
   let folder: string
 
@@ -150,7 +170,7 @@ describe('installed in an empty folder', () => {
   async function install(name: string, from: string): Promise<void> {
     const { filename } = await pack(from, '--pack-destination', folder)
     const to = join(folder, 'node_modules', name)
-    await mkdir(to)
+    await mkdir(to, { recursive: true })
     await run('tar', ['-xzf', join(folder, filename), '-C', to, '--strip-components=1'])
   }
 
@@ -213,6 +233,26 @@ describe('installed in an empty folder', () => {
       console.log(JSON.stringify(await values.get('s1')), await values.getOrLoad('s2', () => 7), StoreUnavailable.name)`
     const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
     expect(stdout).toBe('{"at":"1970-01-01T00:00:00.000Z"} 7 StoreUnavailable\n')
+  })
+
+  test('phaselock-repositories works with the phaselock and phaselock-state beside it, and loads no driver', async () => {
+    for (const name of ['state', 'repositories']) await install(`phaselock-${name}`, `packages/${name}`)
+    const program = `
+      import { registerHooks } from 'node:module'
+      registerHooks({ resolve: (name, context, next) => {
+        if (/^(pg|@qdrant|openai|ioredis|@nestjs|phaselock-state)\\b/.test(name)) throw new Error(name + ' is loaded by ' + context.parentURL)
+        return next(name, context)
+      } })
+      const { BoundLifecycle } = await import('phaselock')
+      const { MongoClient } = await import('mongodb')
+      const { embeddings, memory, repositories } = await import('phaselock-repositories')
+      const { check, commands } = await import('phaselock-repositories/cli')
+      const embedder = { model: 'any', dimensions: 1, embed: async (texts) => texts.map((text) => [text.length]) }
+      const db = new MongoClient('mongodb://127.0.0.1:1').db('any')
+      const { lifecycles } = repositories({ db, store: memory(), embeddings: embeddings(embedder) })
+      console.log(lifecycles.filter((one) => one instanceof BoundLifecycle).map(({ name }) => name).join(), typeof check, Object.keys(commands).join())`
+    const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
+    expect(stdout).toMatch(/^repository,repository-sync(,[a-z]+)* function repositories\n$/)
   })
 
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {

@@ -3,14 +3,17 @@ import { dirname, resolve } from 'node:path'
 import { expect, test } from '@jest/globals'
 
 const ROOT = resolve(import.meta.dirname, '../..')
-const PACKAGES = ['.', 'packages/tasks', 'packages/local-database']
+const PACKAGES = ['.', 'packages/tasks', 'packages/state', 'packages/repositories', 'packages/local-database']
+
+/** The entry that phaselock's command line loads: what it exports has the same names in each package, and no user imports it. */
+const LOADED = './cli'
 
 /** The entries' declarations, by the name that a user imports from. */
 function entries(): [string, string][] {
   return PACKAGES.flatMap((folder) => {
     const { name, exports } = JSON.parse(readFileSync(resolve(ROOT, folder, 'package.json'), 'utf8'))
     return Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]): [string, string][] =>
-      types ? [[`${name}${entry.slice(1)}`, resolve(ROOT, folder, types)]] : [],
+      types && entry !== LOADED ? [[`${name}${entry.slice(1)}`, resolve(ROOT, folder, types)]] : [],
     )
   })
 }
