@@ -79,7 +79,7 @@ test.each(['https://user:glpat-secret@host/a.git', 'https://glpat-secret@host/a.
 test('a GitLab source takes the web URL only, and each source its own settings only', () => {
   expect(() => gitlabSource({ url: 'git@gitlab.example:a/b.git' })).toThrow(UnsafeUrl)
   expect(() => gitlabSource({ url: 'https://gitlab.example/a/b', tokn: 'x' } as never)).toThrow(
-    "unknown setting 'tokn'",
+    "unknown option 'tokn'; known: url, credentials, api",
   )
   expect(() => gitSource({ url: 'https://gitlab.example/a/b', cache: {} } as never)).toThrow('GitCache')
 })

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type Duration, type Logger, silentLogger } from 'phaselock'
 import { durationMs } from 'phaselock/tasks'
+import { anything, type Checks, checkOptions } from '../options.js'
 import { checked } from './check-vectors.js'
 import type { Embedded, Embedder, Embeddings, KeptVectors } from './embedder.js'
 import { EmbeddingTimeout, InvalidEmbedder } from './errors.js'
@@ -16,12 +17,13 @@ export interface EmbeddingsOptions {
   readonly logger?: Logger | undefined
 }
 
+const OPTIONS: Checks<EmbeddingsOptions> = { kept: anything, timeout: anything, logger: anything }
 const BATCH = 32
 
 /**
  * Embeddings for a sync: texts in batches, each answer checked, and vectors that were kept reused. Text that was embedded once isn't embedded again,
  * whatever file, branch or repository it is in.
- * @throws InvalidEmbedder
+ * @throws InvalidEmbedder, InvalidOptions
  * @example
  * ```ts
  * const code = embeddings(openAiEmbeddings({ url, key, model: 'text-embedding-3-small' }), { kept: mongoVectors(db) })
@@ -29,7 +31,7 @@ const BATCH = 32
  * ```
  */
 export function embeddings(embedder: Embedder, options: EmbeddingsOptions = {}): Embeddings {
-  const { kept, timeout = '60s', logger = silentLogger } = options
+  const { kept, timeout = '60s', logger = silentLogger } = checkOptions('embeddings', OPTIONS, options)
   const { model, dimensions, batch = BATCH } = validated(embedder)
   const withinMs = durationMs(timeout, 'timeout')
   const window = new TextWindow(embedder, logger)

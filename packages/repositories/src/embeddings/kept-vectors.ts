@@ -1,4 +1,5 @@
 import { Binary, type Collection, type Db } from 'mongodb'
+import { anything, checkOptions } from '../options.js'
 import type { KeptVectors } from './embedder.js'
 
 const KEPT_FOR_MS = 30 * 86_400_000
@@ -20,7 +21,8 @@ interface Stored {
  * ```
  */
 export function mongoVectors(db: Db, options: { readonly collection?: string | undefined } = {}): KeptVectors {
-  const vectors: Collection<Stored> = db.collection(options.collection ?? COLLECTION)
+  const { collection = COLLECTION } = checkOptions('mongoVectors', { collection: anything }, options)
+  const vectors: Collection<Stored> = db.collection(collection)
   let indexed: Promise<unknown> | undefined
   const withIndex = () => {
     indexed ??= vectors.createIndex({ keptUntil: 1 }, { expireAfterSeconds: 0 }).catch((error) => {

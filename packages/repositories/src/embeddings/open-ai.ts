@@ -1,4 +1,5 @@
 import { type Duration, Unavailable } from 'phaselock'
+import { anything, type Checks, checkOptions } from '../options.js'
 import type { Embedder } from './embedder.js'
 import { BadEmbeddings, EmbeddingsRefused, InvalidEmbedder } from './errors.js'
 
@@ -22,6 +23,16 @@ export interface OpenAiOptions {
   readonly batch?: number | undefined
 }
 
+const OPTIONS: Checks<OpenAiOptions> = {
+  url: anything,
+  key: anything,
+  model: anything,
+  dimensions: anything,
+  sendDimensions: anything,
+  window: anything,
+  batch: anything,
+}
+
 const OPEN_AI: Readonly<Record<string, { dimensions: number; canShorten: boolean }>> = {
   'text-embedding-3-small': { dimensions: 1_536, canShorten: true },
   'text-embedding-3-large': { dimensions: 3_072, canShorten: true },
@@ -33,7 +44,7 @@ const OPEN_AI_WINDOW = 8_191
  * An embedder on OpenAI's API, or on one that speaks it (vLLM, text-embeddings-inference, Ollama, LiteLLM). Its `embed` throws `Unavailable` when the service
  * is away, overloaded or limits the rate, with the pause of its `Retry-After`; EmbeddingsRefused when it refuses the request. It tries nothing again:
  * the sync waits, and other replicas with it if their limit is paused.
- * @throws InvalidEmbedder
+ * @throws InvalidEmbedder, InvalidOptions
  * @example
  * ```ts
  * openAiEmbeddings({ url: 'https://api.openai.com/v1', key: process.env.OPENAI_API_KEY, model: 'text-embedding-3-small' })
@@ -41,7 +52,7 @@ const OPEN_AI_WINDOW = 8_191
  * ```
  */
 export function openAiEmbeddings(options: OpenAiOptions): Embedder {
-  const { key, model, batch } = options
+  const { key, model, batch } = checkOptions('openAiEmbeddings', OPTIONS, options)
   const known = OPEN_AI[model]
   const dimensions = options.dimensions ?? known?.dimensions
   if (dimensions === undefined)

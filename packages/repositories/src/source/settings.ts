@@ -6,11 +6,3 @@ export interface SourceSettings {
   /** Default: none, for repositories that everyone may read. */
   readonly credentials?: Credentials | undefined
 }
-
-/** Refuses unknown settings. @throws TypeError */
-export function checkOptions<T extends SourceSettings>(called: string, settings: T, others: readonly string[]): T {
-  const known = ['url', 'credentials', ...others]
-  const [unknown] = Object.keys(settings).filter((name) => !known.includes(name))
-  if (unknown !== undefined) throw new TypeError(`${called}: unknown setting '${unknown}'; known: ${known.join(', ')}`)
-  return settings
-}

@@ -4,6 +4,7 @@ import { Schedules, starts, type Task } from 'phaselock/schedules'
 import { type Bound, bindLifecycle, type WrapHandler } from 'phaselock/tasks'
 import { type ChunkSize, checkChunkSize, DEFAULT_CHUNK_SIZE } from '../chunk/index.js'
 import type { Embeddings } from '../embeddings/index.js'
+import { aFunction, anything, type Checks, checkOptions, having } from '../options.js'
 import { type Credentials, GitCache, gitlabSource, gitSource, type Source } from '../source/index.js'
 import { CollectionMissing, type Hit, type VectorStore } from '../vectors/index.js'
 import type { SyncContext } from './context.js'
@@ -44,6 +45,25 @@ export interface RepositoriesOptions extends SyncLifecycleSettings {
   /** The destination of log lines of the schedules that it makes itself. */
   readonly logger?: Logger | undefined
 }
+
+const OPTIONS: Checks<RepositoriesOptions> = {
+  db: having('a Db of the MongoDB driver', 'collection'),
+  store: having('a vector store, such as qdrant(client)', 'upsert', 'query'),
+  embeddings: having('the result of embeddings()', 'embed'),
+  chunks: anything,
+  credentials: aFunction,
+  cache: (value) => (value === undefined || value instanceof GitCache ? undefined : 'a GitCache'),
+  sourceOf: aFunction,
+  schedules: aFunction,
+  wrap: aFunction,
+  logger: anything,
+  lockTimeout: anything,
+  limits: anything,
+  keepFor: anything,
+}
+
+const CHUNKS: Checks<ChunkSize> = { characters: anything, overlap: anything }
+const SEARCH: Checks<SearchOptions> = { repository: anything, path: anything, limit: anything, signal: anything }
 
 /** Options of a search. */
 export interface SearchOptions {
@@ -101,10 +121,11 @@ export class Repositories {
   private readonly syncsOf: Bound<ReturnType<typeof syncDefinition>>
   private readonly shown: Shown
 
-  /** @throws RangeError, InvalidLifecycle */
+  /** @throws InvalidOptions, RangeError, InvalidLifecycle */
   constructor(options: RepositoriesOptions) {
+    checkOptions('repositories', OPTIONS, options)
     const { db, store, embeddings, chunks = DEFAULT_CHUNK_SIZE, wrap, logger, lockTimeout, limits, keepFor } = options
-    checkChunkSize(chunks)
+    checkChunkSize(checkOptions('repositories: chunks', CHUNKS, chunks))
     const settings = { lockTimeout, limits, keepFor }
     const context: { -readonly [K in keyof SyncContext]: SyncContext[K] } = {
       db,
@@ -151,7 +172,8 @@ export class Repositories {
   }
 
   /** Asks for a sync now; it is Skipped while one is open. @returns the run's id @throws NoSuchRepository */
-  async sync(id: string, { by }: { readonly by?: string | undefined } = {}): Promise<string> {
+  async sync(id: string, options: { readonly by?: string | undefined } = {}): Promise<string> {
+    const { by } = checkOptions('sync', { by: anything }, options)
     await this.document(id)
     return this.schedules.run(scheduleIdOf(id), { by })
   }
@@ -175,22 +197,26 @@ export class Repositories {
   }
 
   /** All repositories with their latest syncs, by name. @param options.limit default 1,000 */
-  list({ limit = 1_000 }: { readonly limit?: number | undefined } = {}): Promise<ShownRepository[]> {
+  async list(options: { readonly limit?: number | undefined } = {}): Promise<ShownRepository[]> {
+    const { limit = 1_000 } = checkOptions('list', { limit: anything }, options)
     return this.shown.some({}, limit)
   }
 
   /** The latest syncs of a repository, newest first. @param options.limit default 20 */
-  syncs(id: string, { limit = 20 }: { readonly limit?: number | undefined } = {}): Promise<ShownSync[]> {
+  async syncs(id: string, options: { readonly limit?: number | undefined } = {}): Promise<ShownSync[]> {
+    const { limit = 20 } = checkOptions('syncs', { limit: anything }, options)
     return this.shown.syncs(id, limit)
   }
 
   /** The records of files, by path, 10,000 at most; `under` a folder. */
-  files(id: string, { under }: { readonly under?: string | undefined } = {}): Promise<FileRecord[]> {
+  async files(id: string, options: { readonly under?: string | undefined } = {}): Promise<FileRecord[]> {
+    const { under } = checkOptions('files', { under: anything }, options)
     return this.context.records.list(id, under)
   }
 
   /** Searches what was synced. @returns best first @throws NoSuchRepository */
-  async search(question: string, { repository, path, limit = 10, signal }: SearchOptions = {}): Promise<Found[]> {
+  async search(question: string, options: SearchOptions = {}): Promise<Found[]> {
+    const { repository, path, limit = 10, signal } = checkOptions('search', SEARCH, options)
     const most = Math.max(1, Math.min(100, limit))
     const all = repository === undefined ? await this.synced() : [await this.document(repository)]
     const commits = new Map(all.map(({ _id, synced }) => [_id, synced?.commit ?? '']))

@@ -77,7 +77,9 @@ export function repositoryProblems(id: string, fields: RepositoryFields): string
 function scheduleProblems(schedule: RepositoryFields['schedule']): string[] {
   if (schedule === undefined) return []
   const { cron, every, dailyAt, timezone, ...others } = schedule
-  const problems = Object.keys(others).map((name) => `schedule: unknown field '${name}'`)
+  const problems = Object.keys(others).map(
+    (name) => `schedule: unknown field '${name}'; known: cron, every, dailyAt, timezone`,
+  )
   const given = [cron, every, dailyAt].filter((one) => one !== undefined)
   if (given.length !== 1) return [...problems, 'schedule: expected one of cron, every and dailyAt']
   if (timezone !== undefined && every !== undefined) problems.push('schedule: an interval (every) has no timezone')

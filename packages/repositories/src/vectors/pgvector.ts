@@ -30,7 +30,8 @@ export interface PgvectorOptions extends StoreOptions {
  * ```
  */
 export function pgvector(pool: PoolLike, options: PgvectorOptions = {}): VectorStore {
-  return storeOf(new PgvectorDriver(pool, options.schema), options)
+  const { schema, ...others } = options
+  return storeOf(new PgvectorDriver(pool, schema), others)
 }
 
 const COMMENT = 'phaselock-repositories '

@@ -1,5 +1,6 @@
 import type { Duration } from 'phaselock'
 import { durationMs } from 'phaselock/tasks'
+import { anything, type Checks, checkOptions } from '../options.js'
 import {
   checkedFilter,
   checkFence,
@@ -21,11 +22,14 @@ export interface StoreOptions {
   readonly answerWithin?: Duration | undefined
 }
 
+const OPTIONS: Checks<StoreOptions> = { answerWithin: anything }
+
 /** How many points one request has: 100 vectors of 3,072 numbers are 6 MB as JSON, and Qdrant takes 32 MB. */
 const POINTS_A_REQUEST = 100
 
 /** Adds to a driver what is the same for all: arguments are checked, calls end with their signal or when no answer comes. */
-export function storeOf(driver: VectorDriver, { answerWithin = '30s' }: StoreOptions = {}): VectorStore {
+export function storeOf(driver: VectorDriver, options: StoreOptions): VectorStore {
+  const { answerWithin = '30s' } = checkOptions(driver.kind, OPTIONS, options)
   const withinMs = durationMs(answerWithin, 'answerWithin')
 
   /** Lets go of a call that takes too long. Its writes may still happen: the fence is what keeps late ones out. */

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { anything, type Checks, checkOptions } from '../../options.js'
 import { gitText } from './run-git.js'
 
 const DEFAULT_BYTES = 5_000_000_000
@@ -18,6 +19,8 @@ export interface GitCacheOptions {
   /** The bytes that this process keeps after a fetch; the repositories that were unused for longest go first. Default 5 GB. */
   readonly maxBytes?: number | undefined
 }
+
+const OPTIONS: Checks<GitCacheOptions> = { folder: anything, maxBytes: anything }
 
 /** A cached repository that isn't removed while it is held. */
 export interface HeldRepository extends AsyncDisposable {
@@ -39,8 +42,13 @@ export class GitCache {
   private readonly queues = new Map<string, Promise<unknown>>()
   private opened: Promise<string> | undefined
 
-  /** @throws RangeError */
-  constructor({ folder = join(tmpdir(), 'phaselock-git'), maxBytes = DEFAULT_BYTES }: GitCacheOptions = {}) {
+  /** @throws RangeError, InvalidOptions */
+  constructor(options: GitCacheOptions = {}) {
+    const { folder = join(tmpdir(), 'phaselock-git'), maxBytes = DEFAULT_BYTES } = checkOptions(
+      'new GitCache',
+      OPTIONS,
+      options,
+    )
     if (!(maxBytes >= 0)) throw new RangeError(`maxBytes: expected a number of bytes, got ${maxBytes}`)
     this.root = folder
     this.maxBytes = maxBytes

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
+import { anything, type Checks, checkOptions } from '../../options.js'
 import { type Credentials, noCredentials, withToken } from '../credentials.js'
 import { CommitGone, EmptyRepository, NoSuchBranch, SHOWN_BRANCHES } from '../errors.js'
-import { checkOptions, type SourceSettings } from '../settings.js'
+import type { SourceSettings } from '../settings.js'
 import type { Blob, Head, Source, SourceOptions, TreeEntry } from '../source.js'
 import { isBranchName, type SourceUrl, sourceUrl } from '../url.js'
 import { batchedBlobs } from './cat-file.js'
@@ -19,17 +20,21 @@ export interface GitSourceSettings extends SourceSettings {
 /**
  * A repository that is read by the system's git: a shallow fetch into a bare cache, then `ls-tree` and `cat-file`. Nothing is ever checked
  * out, so no path, symlink or hook of the repository reaches the disk.
- * @throws UnsafeUrl
+ * @throws UnsafeUrl, InvalidOptions
  * @example
  * const source = gitSource({ url: 'https://gitlab.example/group/project.git', cache: new GitCache() })
  * const head = await source.head('main', { signal })
  */
 export function gitSource(settings: GitSourceSettings): Source {
-  const { url, credentials = noCredentials, cache } = checkOptions('gitSource', settings, ['cache'])
-  if (!(cache instanceof GitCache)) throw new TypeError('gitSource: expected cache to be a GitCache')
+  const { url, credentials = noCredentials, cache } = checkOptions('gitSource', SETTINGS, settings)
   return new GitSource(sourceUrl(url), credentials, cache)
 }
 
+const SETTINGS: Checks<GitSourceSettings> = {
+  url: anything,
+  credentials: anything,
+  cache: (value) => (value instanceof GitCache ? undefined : 'a GitCache'),
+}
 const HEADS = 'refs/heads/'
 
 interface Reading {

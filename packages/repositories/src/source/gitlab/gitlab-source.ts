@@ -1,11 +1,13 @@
+import { anything, type Checks, checkOptions } from '../../options.js'
 import { noCredentials } from '../credentials.js'
 import { CommitGone, EmptyRepository, NoSuchBranch, RepositoryNotFound, SHOWN_BRANCHES, UnsafeUrl } from '../errors.js'
 import { kindOf } from '../git/ls-tree.js'
-import { checkOptions, type SourceSettings } from '../settings.js'
+import type { SourceSettings } from '../settings.js'
 import type { Blob, Head, Source, SourceOptions, TreeEntry } from '../source.js'
 import { isBranchName, sourceUrl } from '../url.js'
 import { GitlabApi, nextPage } from './gitlab-api.js'
 
+const SETTINGS: Checks<GitlabSourceSettings> = { url: anything, credentials: anything, api: anything }
 const PER_PAGE = '100'
 
 /** The settings of `gitlabSource`. */
@@ -16,11 +18,11 @@ export interface GitlabSourceSettings extends SourceSettings {
 
 /**
  * A GitLab repository that is read without git, by four calls of the REST API: branch, project, tree, blob. A token needs `read_api`.
- * @throws UnsafeUrl
+ * @throws UnsafeUrl, InvalidOptions
  * @example gitlabSource({ url: 'https://gitlab.example/group/project', credentials: fixedToken(process.env.GITLAB_TOKEN!) })
  */
 export function gitlabSource(settings: GitlabSourceSettings): Source {
-  const { url, credentials = noCredentials, api } = checkOptions('gitlabSource', settings, ['api'])
+  const { url, credentials = noCredentials, api } = checkOptions('gitlabSource', SETTINGS, settings)
   const { text, kind } = sourceUrl(url)
   if (kind !== 'http') throw new UnsafeUrl("a GitLab source needs the project's https URL")
   const { origin, pathname } = new URL(text)
