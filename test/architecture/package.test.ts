@@ -160,6 +160,7 @@ describe('phaselock-repositories', () => {
     const { phaselock, 'phaselock-state': state } = its.peerDependencies
     expect([its.version, phaselock, state]).toEqual([ours.version, `^${ours.version}`, `^${ours.version}`])
     expect(Object.keys(its.dependencies)).toEqual(['ignore'])
+    expect(Object.keys(its.peerDependenciesMeta)).toEqual(['phaselock-state'])
   })
 })
 
@@ -235,8 +236,9 @@ describe('installed in an empty folder', () => {
     expect(stdout).toBe('{"at":"1970-01-01T00:00:00.000Z"} 7 StoreUnavailable\n')
   })
 
-  test('phaselock-repositories works with the phaselock and phaselock-state beside it, and loads no driver', async () => {
-    for (const name of ['state', 'repositories']) await install(`phaselock-${name}`, `packages/${name}`)
+  test('phaselock-repositories works with the phaselock beside it, and loads no driver, nor phaselock-state', async () => {
+    await install('phaselock-state', 'packages/state')
+    await install('phaselock-repositories', 'packages/repositories')
     const program = `
       import { registerHooks } from 'node:module'
       registerHooks({ resolve: (name, context, next) => {
