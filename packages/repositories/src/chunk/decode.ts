@@ -1,4 +1,4 @@
-/** The text of a file, or why it has none. */
+/** The text of a file, or the reason for having no text. */
 export type Decoded = { readonly text: string } | { readonly skipped: 'binary' | 'encoding' | 'empty' | 'lfs' }
 
 const LFS = 'version https://git-lfs.github.com/spec/v1\n'

@@ -36,7 +36,7 @@ async function timeIn(db: Db): Promise<Date | undefined> {
   return found?.now
 }
 
-/** The time between two syncs of its schedule; undefined: it has none. */
+/** The time between two syncs of its schedule; undefined without a schedule. */
 function intervalMs({ schedule, isActive = true }: Repository, now: Date | undefined): number | undefined {
   if (!schedule || !isActive || !now) return undefined
   try {

@@ -98,7 +98,7 @@ function validated(embedder: Embedder): Embedder {
   return embedder
 }
 
-/** A kept vector that somebody has edited, or cut, is as good as none. */
+/** A kept vector that was edited or cut counts as missing. */
 async function reusable(kept: KeptVectors | undefined, keys: readonly string[], dimensions: number) {
   const found = new Map(await kept?.get(keys))
   for (const [key, vector] of found)

@@ -26,7 +26,7 @@ export class RepositoryNotFound extends SourceProblem {
   }
 }
 
-/** The server refuses the credentials, or there are none. */
+/** The server refuses the credentials, or asks for some. */
 export class AccessDenied extends SourceProblem {
   override readonly name = 'AccessDenied'
   constructor(

@@ -49,7 +49,7 @@ export async function checkStore(
   return { ...count, problem, damaged: damaged.length + strays.length }
 }
 
-/** A collection that somebody has deleted is made again, and holds nothing. */
+/** A collection that was deleted is made again, and holds nothing. */
 async function countIn(
   context: SyncContext,
   collection: string,

@@ -57,7 +57,7 @@ export async function collectionFor(context: SyncContext, name: string, signal: 
 
 const specHash = ({ model, dimensions, chunker }: CollectionSpec) => hashOf([model, dimensions, chunker])
 
-/** The time by the server's clock, read with a sync's document. @throws Error if somebody has deleted it */
+/** The time by the server's clock, read with a sync's document. @throws Error if it was deleted */
 export async function serverTime(db: Db, sync: string): Promise<Date> {
   const [found] = await db
     .collection<RepositorySync>(COLLECTIONS.syncs)

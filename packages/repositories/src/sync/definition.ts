@@ -7,7 +7,7 @@ export interface SyncLifecycleSettings {
   readonly lockTimeout?: Duration | undefined
   /** The limits that a sync needs while a replica works on it. Default: `embeddings` and `gitlab-api`, with 4 slots each. */
   readonly limits?: readonly LimitSpec[] | undefined
-  /** The time for which ended syncs are kept. Default 30d. */
+  /** The time that ended syncs are kept. Default 30d. */
   readonly keepFor?: Duration | undefined
 }
 
@@ -57,5 +57,5 @@ export const syncDefinition = ({ lockTimeout = '30s', limits = LIMITS, keepFor =
     backOff: { afterSteps: 10_000 },
   })
 
-/** The phases in which a sync goes on. */
+/** The phases of an open sync. */
 export const OPEN_PHASES = ['Listing', 'Indexing', 'Removing', 'Checking', 'Cancelling'] as const

@@ -115,7 +115,7 @@ export class Records {
     return { toIndex: parts.length, toRemove: removals.length, filesToIndex: files.length }
   }
 
-  /** A batch of a plan. @throws Error if somebody has deleted it */
+  /** A batch of a plan. @throws Error if it was deleted */
   async batch(sync: string, plan: number, kind: 'index' | 'remove', n: number): Promise<Batch> {
     const found = await this.batches.findOne({ _id: batchId(sync, plan, kind, n) })
     if (!found)

@@ -27,7 +27,7 @@ export interface RepositoriesOptions extends SyncLifecycleSettings {
   readonly db: Db
   readonly store: VectorStore
   readonly embeddings: Embeddings
-  /** Default: 7,000 characters, of which 1,500 overlap. */
+  /** Default: 7,000 characters, with an overlap of 1,500. */
   readonly chunks?: ChunkSize | undefined
   /** The credentials of a profile that a repository names. Default: repositories with a profile can't be read. */
   readonly credentials?: ((profile: string) => Credentials) | undefined

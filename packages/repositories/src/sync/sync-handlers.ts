@@ -26,7 +26,7 @@ type Doc = Readonly<RepositorySync>
 const TRIES = 10
 /** The rounds of listing again after which a sync has failed: a store that still isn't right, or a commit that is always gone. */
 const ROUNDS = 3
-/** The time for which a sync waits for access that it had when it began. */
+/** The time that a sync waits for access that it had when it began. */
 const ACCESS_MS = 3_600_000
 
 /** The handlers of `repository-sync`. */

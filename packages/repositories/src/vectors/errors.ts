@@ -49,7 +49,7 @@ export class NotOurCollection extends Error {
   constructor(
     readonly store: string,
     readonly collection: string,
-    /** What was found. */
+    /** The finding. */
     readonly found: string,
   ) {
     super(

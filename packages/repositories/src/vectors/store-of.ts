@@ -24,7 +24,7 @@ export interface StoreOptions {
 
 const OPTIONS: Checks<StoreOptions> = { answerWithin: anything }
 
-/** How many points one request has: 100 vectors of 3,072 numbers are 6 MB as JSON, and Qdrant takes 32 MB. */
+/** The points of one request: 100 vectors of 3,072 numbers are 6 MB as JSON, and Qdrant takes 32 MB. */
 const POINTS_A_REQUEST = 100
 
 /** Adds to a driver what is the same for all: arguments are checked, calls end with their signal or when no answer comes. */

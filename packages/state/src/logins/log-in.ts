@@ -20,7 +20,7 @@ export interface LoginRequest {
   readonly fetch: typeof globalThis.fetch
 }
 
-/** A token, and the time for which it is kept. */
+/** A token, and the time that it is kept. */
 export interface FreshToken {
   readonly token: string
   readonly keptMs: number

@@ -20,7 +20,7 @@ export interface LoginsOptions {
   readonly keys?: string | undefined
   /** The time to wait while another process logs in. Default 5s. */
   readonly lockWait?: Duration | undefined
-  /** The time for which a login is used after its end while the store or the locks are away. Default: not at all. */
+  /** The time that a login is used after its end while the store or the locks are away. Default: not at all. */
   readonly staleFor?: Duration | undefined
   /** Default: Node's. */
   readonly fetch?: typeof globalThis.fetch | undefined

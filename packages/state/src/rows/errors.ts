@@ -2,7 +2,7 @@
 export class UnusableSource extends Error {
   override readonly name = 'UnusableSource'
   constructor(
-    /** What was expected, what came, and what to do. */
+    /** The expectation, the finding and the remedy. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
@@ -14,7 +14,7 @@ export class UnusableSource extends Error {
 export class NoRows extends Error {
   override readonly name = 'NoRows'
   constructor(
-    /** The name under which they were to be imported. */
+    /** The name that the import was given. */
     readonly rows: string,
     problem: string,
   ) {

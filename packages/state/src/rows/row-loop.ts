@@ -12,7 +12,7 @@ export interface RowLoopOptions {
   readonly store: SharedStore
   /** The session whose loop it is: one loop each. */
   readonly session: string
-  /** The time for which the place is kept after each row. Default 1h. */
+  /** The time that the place is kept after each row. Default 1h. */
   readonly ttl?: Duration | undefined
 }
 
