@@ -94,6 +94,7 @@ test.each([
   [['--ledger', 'file'], '`npm run demo -- --proof --ledger file`'],
   [['--documents', '40'], '`npm run demo -- --proof --documents 40`'],
   [['--lock-timeout=3s'], '`npm run demo -- --proof --lock-timeout 3s`'],
+  [['--sync'], '`npm run demo -- --sync`'],
   [['--faults', '--minutes', '1'], '`npm run chaos -- --faults`'],
   [['--kubernetes'], '`npm run chaos -- --kubernetes`'],
   [['--break', 'no-token'], '`npm run chaos -- --break no-token`'],

@@ -17,6 +17,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   ledger: 'demo -- --proof --ledger',
   documents: 'demo -- --proof --documents',
   lockTimeout: 'demo -- --proof --lock-timeout',
+  sync: 'demo -- --sync',
+  files: 'demo -- --sync --files',
   faults: 'chaos -- --faults',
   kubernetes: 'chaos -- --kubernetes',
   break: 'chaos -- --break',
@@ -47,7 +49,7 @@ export function registerDemo(program: Command, context: CliContext): void {
 function notHere(name: string, value: string | true | undefined): UsageError {
   const script = `npm run ${ELSEWHERE[name]}${typeof value === 'string' ? ` ${value}` : ''}`
   return new UsageError(
-    `${flagOf(name)} belongs to the proof, which is not part of the package: in the repository of Phaselock, run \`${script}\` (docs/demo.md, docs/chaos.md)`,
+    `${flagOf(name)} belongs to the runs that test Phaselock, which are not part of the package: in the repository of Phaselock, run \`${script}\` (docs/demo.md, docs/chaos.md)`,
   )
 }
 

@@ -9,7 +9,11 @@ export type TestFile = string | Buffer | { readonly symlink: string } | { readon
 
 /** A bare repository in a temporary folder. Its commits are written by `git fast-import`, so any name and any mode is possible. */
 export class TestRepository implements AsyncDisposable {
-  private constructor(readonly folder: string) {}
+  readonly folder: string
+
+  private constructor(folder: string) {
+    this.folder = folder
+  }
 
   static async create({ format = 'sha1' }: { format?: 'sha1' | 'sha256' } = {}): Promise<TestRepository> {
     const folder = join(await mkdtemp(join(tmpdir(), 'phaselock-origin-')), 'project.git')
