@@ -102,6 +102,9 @@ export async function claimer(
   collection: Collection,
   options: {
     terms?: Terms
+    /** In place of `terms`: those at each moment. */
+    termsOf?: () => Terms
+    keepTermsFresh?: () => Promise<void>
     clock?: Clock
     random?: () => number
     name?: string
@@ -109,14 +112,15 @@ export async function claimer(
     isOver?: () => boolean
   } = {},
 ): Promise<ReplicaOfTest> {
-  const { terms = TERMS, clock = systemClock, random, name = 'r', order, isOver } = options
+  const { terms = TERMS, clock = systemClock, random, name = 'r', order, isOver, keepTermsFresh } = options
   const serverClock = new ServerClock(clock)
   const sentAtMs = clock.monotonicMs()
   serverClock.saw(await serverNow(collection), sentAtMs)
   const identity = replicaIdentity(name)
   const claims = new ClaimsByName({
     collection,
-    terms: () => terms,
+    terms: options.termsOf ?? (() => terms),
+    keepTermsFresh,
     claimant: new Claimant(identity),
     clock,
     serverClock,

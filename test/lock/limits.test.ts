@@ -28,6 +28,28 @@ describe('the slots of a limit', () => {
   const database = useDatabase()
   const limitDocuments = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
 
+  test('wake the phases that waited behind one that no longer wants any', async () => {
+    const { db } = database
+    await setLimit(db, 'belt', { slots: 1 })
+    const clock = new ManualClock()
+    const slots = slotsOf(db, clock)
+    const belt = needing('belt')
+    expect(await slots.take(belt, 1, waiterOf(slots, 'Packing'))).toBe(1)
+    expect(await slots.take(belt, 1, waiterOf(slots, 'Painting'))).toBe(0)
+    clock.advance(10)
+    slots.release(belt, 1)
+    // It is Painting's turn.
+    expect(await slots.take(belt, 1, waiterOf(slots, 'Creating'))).toBe(0)
+    const freed: string[] = []
+    slots.onFree((needs) => freed.push(...needs.map(({ limit }) => limit)))
+    slots.withdraw(waiterOf(slots, 'Painting'))
+    expect(freed).toEqual(['belt'])
+    expect(await slots.take(belt, 1, waiterOf(slots, 'Creating'))).toBe(1)
+    slots.withdraw(waiterOf(slots, 'Painting'))
+    expect(freed).toEqual(['belt'])
+    await slots.stop()
+  })
+
   test('are shared by replicas that want more than there is', async () => {
     const { db } = database
     const ask = (by: string, inUse: number, turn: number) =>

@@ -142,4 +142,44 @@ describe('rule 1 of point 10: what was read is gone by for 5 s, judged by the se
     const armed = { removed: 0, armed: 2, quarantined: [], refused: [] }
     expect(await all(FRESH())).toEqual({ ruled: 2, renamed: 2, armed, removed: nothing, claimed: 2 })
   })
+
+  describe('a claim whose admission took seconds', () => {
+    const admitting = (before: () => void) => ({
+      full: () => [],
+      admit: async (documents: readonly Document[]) => {
+        before()
+        return documents
+      },
+      hasKeys: false,
+      isExhausted: false,
+    })
+    const due = async () => {
+      const collection = await lockedCollection(database.db)
+      await collection.insertOne({ _id: 'a' as never, phase: PHASE, lockedAt: new Date(0) })
+      return collection
+    }
+
+    test('goes by terms that are read after it', async () => {
+      let terms = FRESH()
+      const keepTermsFresh = async () => {
+        terms = FRESH()
+      }
+      const { claims } = await claimer(await due(), { termsOf: () => terms, keepTermsFresh })
+      const admission = admitting(() => {
+        terms = OLD()
+      })
+      expect((await claims.claimBatch(PHASE, 1, undefined, [], admission)).claimed).toHaveLength(1)
+    })
+
+    test('sends no claim after the replica has begun to stop', async () => {
+      let isOver = false
+      const collection = await due()
+      const { claims } = await claimer(collection, { isOver: () => isOver })
+      const admission = admitting(() => {
+        isOver = true
+      })
+      expect((await claims.claimBatch(PHASE, 1, undefined, [], admission)).claimed).toEqual([])
+      expect(await collection.findOne({})).not.toHaveProperty('lockedBy')
+    })
+  })
 })

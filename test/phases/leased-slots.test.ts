@@ -28,6 +28,8 @@ function slotsOf(slots: number | null = 5, others = 0, more: object = {}) {
     missing?: boolean
     othersWait?: boolean
     isNext?: boolean
+    /** Free slots that it grants to no request of this replica now. */
+    reserved?: number
   }
   const asked: Asked[] = []
   const ask = async (_name: string, request: Asked): Promise<SlotGrant | undefined> => {
@@ -35,7 +37,10 @@ function slotsOf(slots: number | null = 5, others = 0, more: object = {}) {
     if (server.fails) throw new Error('the database is away')
     if (server.missing) return undefined
     const total = server.paused ? 0 : (server.slots ?? 1_000)
-    const granted = Math.max(request.inUse, Math.min(request.inUse + request.slots, total - server.others))
+    const granted = Math.max(
+      request.inUse,
+      Math.min(request.inUse + request.slots, total - server.others - (server.reserved ?? 0)),
+    )
     const holders = [
       { by: 'self', slots: granted },
       { by: 'other', slots: server.others },
@@ -49,7 +54,7 @@ function slotsOf(slots: number | null = 5, others = 0, more: object = {}) {
       } as never,
       othersWait: server.othersWait ?? false,
       isNext: server.isNext ?? false,
-      isShort: granted < request.inUse + request.slots,
+      isShort: server.reserved === undefined && granted < request.inUse + request.slots,
     }
   }
   const options = {
@@ -74,6 +79,29 @@ describe('the slots of one limit on one replica', () => {
     const { lease } = slotsOf(5)
     expect(await lease.take(PAIR, 10)).toBe(2)
     expect(lease.held()).toMatchObject({ used: 4 })
+  })
+
+  test("that are reserved for others don't count as free until a request gets some: a look would find documents in vain", async () => {
+    const { lease, server } = slotsOf(2, 1, { reserved: 1 })
+    expect(lease.free(NEED)).toBe(Number.POSITIVE_INFINITY)
+    expect(await lease.take(NEED, 1)).toBe(0)
+    expect(lease.free(NEED)).toBe(0)
+    delete server.reserved
+    expect(await lease.take(NEED, 1)).toBe(1)
+    expect(lease.free(NEED)).toBe(0)
+    server.others = 0
+    lease.refresh()
+    expect(await lease.take(NEED, 1)).toBe(1)
+  })
+
+  test("of which none is granted while a step of the server's clock is unconfirmed don't count as free", async () => {
+    const { lease, server, clock } = slotsOf(5, 0, { hold: {} })
+    expect(await lease.take(NEED, 1)).toBe(0)
+    expect(lease.free(NEED)).toBe(0)
+    server.hold = undefined
+    clock.advance(1_000)
+    expect(await lease.take(NEED, 1)).toBe(1)
+    expect(lease.free(NEED)).toBe(4)
   })
 
   test('where others have them all: none; how many may be had is known from the last request', async () => {

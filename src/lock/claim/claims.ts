@@ -59,6 +59,8 @@ export interface ClaimsOptions extends ClaimWriterOptions {
   /** The terms in force; read at each claim, because lockTimeout may change. */
   readonly terms: () => Terms
   readonly serverClock: ServerClock
+  /** Awaited before the claim where an admission came between it and its look, because that may take seconds. Default: nothing. */
+  readonly keepTermsFresh?: (() => Promise<void>) | undefined
   /** Documents to leave alone; those that refuse a claim are added. Default: a list of its own. */
   readonly refusing?: RefusingDocuments | undefined
   readonly random?: (() => number) | undefined
@@ -159,13 +161,16 @@ export class Claims {
     const { lists, more } = await this.lookFor(terms, { memory, extent, dueBound, sized, full })
     const chosen = choose(policies, memory, lists, extent, this.random)
     const admitted = admission ? await admission.admit(chosen.documents) : chosen.documents
+    if (admission) await this.options.keepTermsFresh?.()
     const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
     const spares = admission?.hasKeys ? [] : chosen.spares // the spares were not admitted
     // Some values have turned out to have no slot: behind them there may be others.
     const isHeldUp = more && heldBack > 0 && !admission?.isExhausted
-    if (admitted.length === 0) return { ...nothingClaimed, left, againInMs, more, cut: isHeldUp }
-    const { tried, taken, cut } = await this.claim(terms, memory, { ...chosen, documents: admitted, spares }, won)
+    if (admitted.length === 0 || this.options.isOver?.())
+      return { ...nothingClaimed, left, againInMs, more, cut: isHeldUp }
+    const inForce = admission ? this.options.terms() : terms
+    const { tried, taken, cut } = await this.claim(inForce, memory, { ...chosen, documents: admitted, spares }, won)
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
     for (const policy of policies) policy.learn?.(memory, { tried: ids, missed, hasRefused: taken.refused.length > 0 })

@@ -257,6 +257,8 @@ export class Claimer {
     admission?.over(claimed)
     // A claim that failed is left to the next look.
     if (!result || !admission?.obstacle) queue.waitsNoLonger('limits')
+    // It lacked no slots: phases that came later needn't wait for it.
+    if (result && admission && !admission.isExhausted) env.limitLeases.withdraw(queue.slots)
     if (!result) return undefined
     queue.ends(this.reportOf(result, limit, claimed, isolated, admission), this.now(), this.queues.nextTicket())
     return result

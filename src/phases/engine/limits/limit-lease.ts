@@ -83,6 +83,8 @@ export class LimitLease {
   private isOutdated = false
   /** True if the last request got less than it asked for. */
   private isShort = false
+  /** True if the last request for slots got none for a document, whatever seems free: they are reserved for others, or none is granted for now. */
+  private isRefused = false
   /** True if this process stood still past the end of the lease, and others have got slots that it has in use. */
   private isOvertaken = false
 
@@ -137,7 +139,7 @@ export class LimitLease {
     if (!Number.isFinite(this.lease.ageMs())) return Number.POSITIVE_INFINITY
     const here = this.available(each)
     if (!limit || limit.paused || this.isRated || this.reuses(each)) return here
-    if (this.isShort) return 0
+    if (this.isShort || this.isRefused) return 0
     if (limit.slots === null) return Number.POSITIVE_INFINITY
     const others = limit.holders.reduce((sum, { by, slots }) => sum + (by === this.options.identity ? 0 : slots), 0)
     return Math.max(here, Math.floor((limit.slots - others - this.used) / each))
@@ -269,6 +271,7 @@ export class LimitLease {
     this.othersWait = grant?.othersWait ?? false
     this.isNext = grant?.isNext ?? false
     this.isShort = grant?.isShort ?? false
+    this.isRefused = slots > 0 && grant !== undefined && grant.slots - inUse < each
     const isAll = this.isShort && this.used === inUse && !this.isRated
     this.reuseFor = each
     this.reuseUntilMs = isAll ? clock.monotonicMs() + REUSE_MS : sentAtMs

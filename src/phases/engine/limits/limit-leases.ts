@@ -107,16 +107,15 @@ export class LimitLeases {
     } finally {
       // Others may have at once what it can't use yet.
       for (const [need, n] of had) this.handBack(need, n - (by.held.has(need) ? 1 : count))
+      this.watch() // a request that failed may have been granted
     }
-    this.watch()
     return count
   }
 
   /** Takes slots of one limit, without turns. `isAllHere`: no other replica has any, so there are no more before some are given back here. */
   async takeOf(need: LimitNeed, most: number): Promise<{ readonly count: number; readonly isAllHere: boolean }> {
     const lease = this.leaseOf(need)
-    const count = await lease.take(need, most)
-    this.watch()
+    const count = await lease.take(need, most).finally(() => this.watch())
     return { count, isAllHere: lease.isAllHere }
   }
 
@@ -144,7 +143,10 @@ export class LimitLeases {
 
   /** Takes a phase out of the line, because it no longer wants any. */
   withdraw(by: SlotWaiter): void {
-    if (this.line.delete(by)) this.dropHeld(by)
+    if (!this.line.delete(by)) return
+    this.dropHeld(by)
+    // Those that waited behind it needn't wait for their next try.
+    for (const listener of this.listeners) listener([by.missing!], by)
   }
 
   /**
