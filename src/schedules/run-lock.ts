@@ -32,7 +32,7 @@ const MOST_NAME_IN_TABLE = 64
  * @param kind the kind of the locks' provider
  */
 export function lockNameOf(schedule: string, place = 1, kind = 'mongodb'): string {
-  const most = (kind === 'postgres' ? MOST_NAME_IN_TABLE : MOST_NAME) - '#100'.length
+  const most = (kind === 'postgres' || kind === 'mysql' ? MOST_NAME_IN_TABLE : MOST_NAME) - '#100'.length
   const name = `scheduler_lock:${schedule}`
   const fitting = name.length <= most && !NO_NAME.test(name) ? name : `scheduler_lock:${hashed(schedule)}`
   return `${fitting}${place === 1 ? '' : `#${place}`}`

@@ -186,6 +186,7 @@ describe('runs that meet', () => {
     expect(lockNameOf('x'.repeat(200))).toBe(`scheduler_lock:${'x'.repeat(200)}`)
     for (const [id, kind] of [
       ['x'.repeat(50), 'postgres'],
+      ['x'.repeat(50), 'mysql'],
       ['two\nlines', 'mongodb'],
       ['a space at the end ', 'redis'],
     ] as const) {
