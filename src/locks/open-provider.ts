@@ -125,6 +125,21 @@ function requireOneOf(option: string, value: string, known: readonly string[]): 
     throw new InvalidLockProvider(`${option}: expected one of ${known.join(', ')} for locks, got '${value}'`)
 }
 
+/** Two votes of one server would be taken for a majority. */
+function refuseRepeated(servers: readonly unknown[]): void {
+  const index = servers.findIndex((server, i) => servers.indexOf(server) < i)
+  if (index >= 0)
+    throw new InvalidLockProvider(
+      `expected different Redis servers for a quorum, got number ${index + 1} again, which is number ${servers.indexOf(servers[index]) + 1}; each has one vote`,
+    )
+}
+
+/** The host and port: the databases of one server are down together. */
+const serverIn = (url: string): string => {
+  const [, host = url] = /^rediss?:\/\/(?:[^@/]*@)?([^/?]+)/i.exec(url) ?? []
+  return host.toLowerCase().replace(/:6379$/, '')
+}
+
 const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) => Promise<LockStore>> = {
   async mongodb({ url, client, collection, env }, fallback) {
     const { MongoLockStore } = await import('./providers/mongodb.js')
@@ -165,6 +180,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     const { RedisLockStore } = await import('./providers/redis.js')
     const { RedisQuorumStore } = await import('./providers/redis-quorum.js')
     const of = { prefix, environment, answerWithinMs: QUORUM_ANSWER_WITHIN_MS }
+    refuseRepeated(client ? (client as readonly RedisClient[]) : urlsIn(url!).map(serverIn))
     const nodes = client
       ? (client as readonly RedisClient[]).map((one) => new RedisLockStore(one, of))
       : await Promise.all(

@@ -118,6 +118,11 @@ describe('which provider', () => {
       const opened = openLockProvider({ url, retryCount: urls.length === 2 ? 1 : -1, env: {} })
       await expect(opened).rejects.toThrow(/at least 3 Redis servers|retryCount: expected a whole number/)
     }
+    const twice = ['redis://a', 'redis://b', 'redis://:secret@A:6379/1'].join(',')
+    await expect(openLockProvider({ url: twice, env: {} })).rejects.toThrow(
+      'expected different Redis servers for a quorum, got number 3 again, which is number 1; each has one vote',
+    )
+    await expect(openLockProvider({ client: [redis, redis, redis], env: {} })).rejects.toThrow(/number 2 again/)
     await expect(openLockProvider({ uri: 'x' } as never)).rejects.toThrow(
       /unknown option of locks 'uri'.*; known: provider/,
     )

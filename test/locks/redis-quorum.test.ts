@@ -89,6 +89,50 @@ describe('a lock on three Redis servers', () => {
     expect(await held.unlock()).toBe(true)
   })
 
+  test('an unlock is done later on a server that was away; lockAtLeastFor stands there too', async () => {
+    const held = (await provider().lock(config()))!
+    cut(2)
+    expect(await held.unlock()).toBe(true)
+    expect(await stored()).toEqual([0, 0, 1])
+    cut()
+    await eventually(async () => (await stored()).join() === '0,0,0')
+
+    const kept = (await provider().lock({ ...config(), lockAtLeastFor: '30m' }))!
+    cut(2)
+    expect(await kept.unlock()).toBe(true)
+    cut()
+    await eventually(async () => (await links[2]!.redis.get(key(name)))?.includes('~released'))
+    expect(await links[2]!.redis.pttl(key(name))).toBeGreaterThan(20 * 60_000)
+  })
+
+  test('freed by an operator, it is freed later on a server that was away', async () => {
+    await provider().lock(config())
+    cut(2)
+    expect(await provider().release(name)).toBeDefined()
+    cut()
+    await eventually(async () => (await stored()).join() === '0,0,0')
+  })
+
+  test('an unlock that fails is not done later: its holder may extend the lock', async () => {
+    const held = (await provider().lock(config()))!
+    cut(1, 2)
+    await expect(held.unlock()).rejects.toThrow(LockProviderUnavailable)
+    cut()
+    expect(await held.extend('1h')).toBeDefined()
+    await new Promise((resolve) => setTimeout(resolve, 400))
+    expect(await stored()).toEqual([0, 1, 1])
+  })
+
+  test('a look that can’t tell which of two holders has it fails', async () => {
+    cut(0)
+    const held = (await provider().lock(config()))!
+    await links[0]!.redis.set(key(name), 'other~x#1@1', 'PX', 3_600_000)
+    cut(2)
+    await expect(provider().holders([name])).rejects.toThrow(/expected answers from 2 of 3 Redis servers, 1 gave none/)
+    cut()
+    expect((await provider().holders([name])).get(name)).toBe(held.lockedBy)
+  })
+
   test('a split vote is repeated until one has it, and given up after retryCount', async () => {
     await Promise.all(links.map(({ redis }, i) => redis.set(key(name), `other${i}~x#1@1`, 'PX', 3_600_000)))
     expect(await provider({ retryCount: 2 }).lock(config())).toBeUndefined()

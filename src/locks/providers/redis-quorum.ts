@@ -57,7 +57,7 @@ export class RedisQuorumStore implements LockStore {
     if (!(driftFactor >= 0 && driftFactor < 1))
       throw new InvalidLockProvider(`driftFactor: expected 0 to less than 1, got ${driftFactor}`)
     this.majority = majorityOf(nodes.length)
-    this.abandoned = nodes.map((node) => new AbandonedAcquisitions((name, token) => node.free(name, token, 0)))
+    this.abandoned = nodes.map((node) => new AbandonedAcquisitions((...one) => node.free(...one)))
   }
 
   async take(request: Request): Promise<Granted | undefined> {
@@ -71,8 +71,8 @@ export class RedisQuorumStore implements LockStore {
   }
 
   async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
-    const answers = await this.ask((node) => node.free(name, token, atLeastMs), isTrue)
-    return this.isAgreed(answers, isTrue)
+    const tries = this.nodes.map((node) => node.free(name, token, atLeastMs))
+    return await this.freed(tries, name, token, atLeastMs)
   }
 
   async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
@@ -93,10 +93,13 @@ export class RedisQuorumStore implements LockStore {
   }
 
   async holders(names: readonly string[]): Promise<Map<string, string>> {
-    const { given, missing } = await this.asked((node) => node.holders(names))
+    const { given, missing, errors } = await this.asked((node) => node.holders(names))
     const held = names.flatMap((name) => {
-      const [most] = tokensOf(given.map(({ answer }) => answer.get(name)))
-      return most && most.count + missing.length >= this.majority ? [[name, most.token] as const] : []
+      const tokens = tokensOf(given.map(({ answer }) => answer.get(name)))
+      const [most, second] = tokens.filter(({ count }) => count + missing.length >= this.majority)
+      // A look that takes another holder for the lock's own would abort a task that still holds it.
+      if (second) throw this.tooFew(errors)
+      return most ? [[name, most.token] as const] : []
     })
     return new Map(held)
   }
@@ -111,8 +114,8 @@ export class RedisQuorumStore implements LockStore {
   }
 
   async release(found: LockRecord): Promise<boolean> {
-    const answers = await this.ask((node) => node.release(found), isTrue)
-    return this.isAgreed(answers, isTrue)
+    const tries = this.nodes.map((node) => node.release(found))
+    return await this.freed(tries, found.name, found.lockedBy!, 0)
   }
 
   async close(): Promise<void> {
@@ -153,6 +156,17 @@ export class RedisQuorumStore implements LockStore {
     for (const node of missing) this.abandoned[node]!.add(name, token)
   }
 
+  /**
+   * A majority's answer. Servers that stay without one are asked again in the background, because their keys would outlive the lock; after an error
+   * none is, because the handle is still valid then.
+   */
+  private async freed(tries: readonly Promise<boolean>[], name: string, token: string, atLeastMs: number) {
+    const answers = await this.ask((_, node) => tries[node]!, isTrue)
+    const isFreed = this.isAgreed(answers, isTrue)
+    for (const node of answers.missing) tries[node]!.catch(() => this.abandoned[node]!.add(name, token, atLeastMs))
+    return isFreed
+  }
+
   /** @throws the servers' errors if those without an answer could make the difference */
   private isAgreed<T>({ given, missing, errors }: Answers<T>, isYes: (answer: T) => boolean): boolean {
     const yes = given.filter(({ answer }) => isYes(answer)).length
@@ -173,7 +187,7 @@ export class RedisQuorumStore implements LockStore {
    * @param isYes a majority of equal answers decides; without it, a majority of any
    */
   private ask<T>(
-    question: (node: RedisLockStore) => Promise<T>,
+    question: (node: RedisLockStore, index: number) => Promise<T>,
     isYes?: ((answer: T) => boolean) | undefined,
   ): Promise<Answers<T>> {
     const given: { node: number; answer: T }[] = []
@@ -195,7 +209,7 @@ export class RedisQuorumStore implements LockStore {
         else if (isDecided()) timer ??= setTimeout(end, GRACE_MS)
       }
       this.nodes.forEach((one, node) => {
-        question(one)
+        question(one, node)
           .then(
             (answer) => given.push({ node, answer }),
             (error) => failed.set(node, error),
