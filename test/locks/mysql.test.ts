@@ -1,8 +1,13 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals'
 import { createPool, type Pool } from 'mysql2/promise'
+import { holderIdentity } from '../../src/locks/acquisition.js'
+import { LockProviderUnavailable } from '../../src/locks/errors.js'
+import { NamedLocks } from '../../src/locks/named-locks.js'
 import { openLockProvider } from '../../src/locks/open-provider.js'
+import { MysqlLockStore } from '../../src/locks/providers/mysql.js'
 import { type MariadbServer, startMariadb } from '../../tools/servers/mariadb.mjs'
 import { ServerMissing } from '../../tools/servers/server-missing.mjs'
+import { eventually } from '../support/database.js'
 import { describeWith } from '../support/describe-with.js'
 
 const describe = await describeWith('MariaDB', async () => await (await startMariadb()).stop(), ServerMissing)
@@ -77,6 +82,60 @@ describe('locks in MariaDB', () => {
     expect(Math.round(row.s / 60)).toBe(60)
     expect(await held.unlock()).toBe(true)
   })
+
+  test('behind a proxy whose reads find nothing yet, a lock is freed again, and an extended one is not reported as lost', async () => {
+    let isBehind = true
+    const getConnection = async () => {
+      const connection = await admin.getConnection()
+      return {
+        execute: async (sql: string, values: string[] = []) =>
+          isBehind && sql.startsWith('SELECT') ? [[], []] : await connection.execute(sql, values),
+        release: () => connection.release(),
+        destroy: () => connection.destroy(),
+      }
+    }
+    const provider = await openLockProvider({ client: { execute: () => 0, getConnection }, env: {} })
+    const beside = await openLockProvider({ client: admin, env: {} })
+    const config = { name: 'behind', lockAtMostFor: '1h' }
+    await expect(provider.lock(config)).rejects.toThrow(/to read the row of shedlock that was just written, got none/)
+    await eventually(async () => (await beside.find('behind'))?.held === false)
+    isBehind = false
+    const held = (await provider.lock(config))!
+    isBehind = true
+    await expect(held.extend('2h')).rejects.toThrow(LockProviderUnavailable)
+    // Over before it could be read.
+    expect(await provider.lock({ name: 'short', lockAtMostFor: '1ms' })).toBeUndefined()
+    isBehind = false
+    expect(await held.unlock()).toBe(true)
+  })
+
+  test.each(['mysql2', 'mariadb'])(
+    '%s: a statement without an answer leaves no connection checked out',
+    async (client) => {
+      const { host, port, user, password, database } = server
+      const settings = { host, port, user, password, database, connectionLimit: 1 }
+      const pool = client === 'mysql2' ? createPool(settings) : (await import('mariadb')).createPool(settings)
+      const provider = new NamedLocks(new MysqlLockStore(pool, { answerWithinMs: 500 }), holderIdentity('slow'))
+      const name = `slow ${client}`
+      await (await provider.lock({ name, lockAtMostFor: '1h' }))!.unlock()
+      const other = await admin.getConnection()
+      try {
+        await other.query('BEGIN')
+        await other.query('SELECT 1 FROM shedlock WHERE name = ? FOR UPDATE', [name])
+        await expect(provider.lock({ name, lockAtMostFor: '1h' })).rejects.toThrow(/no answer within 500 ms/)
+        // One statement at a time wants the row again, in the background; others come between.
+        expect(await eventually(() => pool.execute('SELECT 1'), { timeoutMs: 10_000 })).toBeDefined()
+      } finally {
+        await other.query('ROLLBACK')
+        other.release()
+      }
+      await eventually(async () => await (await provider.lock({ name, lockAtMostFor: '1h' }))?.unlock())
+      await provider.close()
+      await pool.end()
+    },
+    // Less than the 50 s for which the server waits for a row.
+    30_000,
+  )
 
   test('a name that the column would cut is refused; names that differ in case are two', async () => {
     const provider = await openLockProvider({ client: admin, env: {} })

@@ -1,3 +1,4 @@
+import { processMs } from '../../time/index.js'
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
 import { bounded } from '../bounded.js'
 import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
@@ -7,10 +8,14 @@ import { SeenRecords } from './seen-records.js'
 
 /** The part of a pool of `mysql2` (`mysql2/promise`) or `mariadb` that is used here. Each statement must be its own transaction. */
 export interface MysqlPool {
-  /** Runs one prepared statement with `?` for the values. */
-  execute(sql: string, values?: string[]): Promise<unknown>
   /** Not called: both clients' pools have it, and pools of other databases don't. */
-  getConnection: unknown
+  execute: unknown
+  /** Takes a connection out of the pool. Its `execute` runs one prepared statement with `?` for the values. */
+  getConnection(): Promise<{
+    execute(sql: string, values?: string[]): Promise<unknown>
+    release(): unknown
+    destroy(): unknown
+  }>
 }
 
 export interface MysqlStoreOptions {
@@ -34,6 +39,8 @@ const DEADLOCK = 1213
 const NO_RIGHT = new Set([1044, 1142])
 const LIST_LIMIT = 10_000
 const ATTEMPTS = 10
+/** Errors of every day, after which a connection is as good as before. */
+const HARMLESS = new Set([DEADLOCK, DUPLICATE])
 /** The name's column in ShedLock's table. A server that isn't in strict mode would cut a longer name, and grant two locks as one. */
 const MOST_NAME = 64
 
@@ -57,7 +64,8 @@ const migration = (table: string): string[] => [
  * Locks in MySQL or MariaDB, in ShedLock's table with an added column `fence`, which Java leaves alone:
  * 1. a name seen for the first time: insert, or on a duplicate update if it is free; 2. later: update if it is free;
  * 3. unlock and extend: update if locked_by is ours and lock_until is in the future; 4. always by the database's clock.
- * There is no RETURNING: what an update has written is read back by its token, which no other acquisition has.
+ * There is no RETURNING: what an update has written is read back by its token, which no other acquisition has. A proxy that sends reads to a replica which
+ * lags behind doesn't find it: that is an error, so that the lock is freed, and not a refusal, which would leave it to nobody.
  */
 export class MysqlLockStore implements LockStore {
   readonly kind = 'mysql'
@@ -85,14 +93,14 @@ export class MysqlLockStore implements LockStore {
         WHERE name = ? AND (lock_until <= ${NOW}
           OR (INSTR(locked_by, '|') > 0 AND BINARY SUBSTR(locked_by, INSTR(locked_by, '|')) = BINARY ?))`,
         [String(lockAtMostForMs), token, name, reentrySuffix ?? ''],
-        { name, token },
+        { name, token, lockAtMostForMs },
       )
     const insert = () =>
       this.written(
         `INSERT INTO ${this.table} (name, lock_until, locked_at, locked_by, fence)
         VALUES (?, ${plus(NOW)}, ${NOW}, ?, ${FENCE_OF_NOW})`,
         [name, String(lockAtMostForMs), token],
-        { name, token },
+        { name, token, lockAtMostForMs },
       )
     return await this.seen.take(name, {
       update,
@@ -108,9 +116,11 @@ export class MysqlLockStore implements LockStore {
 
   async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
     const sql = `UPDATE ${this.table} SET lock_until = GREATEST(${plus(NOW)}, ${plus(`LEAST(locked_at, ${NOW})`)}) WHERE ${MINE}`
-    await this.changed(sql, [String(atMostMs), String(atLeastMs), name, token])
-    const [extended] = await this.rows(`SELECT ${COLUMNS} FROM ${this.table} WHERE ${MINE}`, [name, token])
-    return extended && grantedIn(extended).lockUntil
+    const sentMs = processMs()
+    const changed = await this.changed(sql, [String(atMostMs), String(atLeastMs), name, token])
+    const extended = await this.readBack(name, token)
+    if (!extended && changed > 0) this.requireOver(sentMs, atMostMs)
+    return extended?.lockUntil
   }
 
   async find(name: string): Promise<LockRecord | undefined> {
@@ -152,15 +162,35 @@ export class MysqlLockStore implements LockStore {
   }
 
   /** A deadlock means that two callers wanted the lock at the same moment and the other one got it; so does a duplicate name. */
-  private async written(sql: string, values: string[], { name, token }: { name: string; token: string }) {
+  private async written(
+    sql: string,
+    values: string[],
+    { name, token, lockAtMostForMs }: Pick<Request, 'name' | 'token' | 'lockAtMostForMs'>,
+  ): Promise<Granted | undefined> {
+    const sentMs = processMs()
     try {
-      await this.query(sql, values)
+      const { affectedRows } = (await this.query(sql, values)) as { affectedRows: number }
+      if (affectedRows === 0) return undefined
     } catch (error) {
       if (numberOf(error) === DEADLOCK || numberOf(error) === DUPLICATE) return undefined
       throw error
     }
+    const granted = await this.readBack(name, token)
+    if (!granted) this.requireOver(sentMs, lockAtMostForMs)
+    return granted
+  }
+
+  private async readBack(name: string, token: string): Promise<Granted | undefined> {
     const [mine] = await this.rows(`SELECT ${COLUMNS} FROM ${this.table} WHERE ${MINE}`, [name, token])
     return mine && grantedIn(mine)
+  }
+
+  /** @throws Error unless what was written may have expired before it was read: the server's times are whole milliseconds */
+  private requireOver(sentMs: number, atMostMs: number): void {
+    if (processMs() - sentMs < atMostMs - 1)
+      throw new Error(
+        `expected to read the row of ${this.table} that was just written, got none; send all statements to the primary, reads too`,
+      )
   }
 
   private async rows(sql: string, values: string[]): Promise<Row[]> {
@@ -201,13 +231,32 @@ export class MysqlLockStore implements LockStore {
     )
   }
 
+  /** A connection that doesn't answer in time is destroyed: left checked out it would take up a place in the pool for as long as the server is silent. */
   private async ask(sql: string, values: string[]): Promise<unknown> {
-    const answer = await bounded(this.pool.execute(sql, values), this.options.answerWithinMs)
-    // mysql2 answers [rows, fields], or [result, undefined]; mariadb answers the rows or the result alone.
-    const ofMysql2 =
-      Array.isArray(answer) && answer.length === 2 && (Array.isArray(answer[0]) || 'affectedRows' in answer[0])
-    return ofMysql2 ? answer[0] : answer
+    let isOver = false
+    let connection: Awaited<ReturnType<MysqlPool['getConnection']>> | undefined
+    const asked = async () => {
+      connection = await this.pool.getConnection()
+      return isOver ? connection.release() : await connection.execute(sql, values)
+    }
+    try {
+      const answer = unwrapped(await bounded(asked(), this.options.answerWithinMs))
+      connection?.release()
+      return answer
+    } catch (error) {
+      isOver = true
+      if (HARMLESS.has(numberOf(error))) connection?.release()
+      else connection?.destroy()
+      throw error
+    }
   }
+}
+
+/** mysql2 answers [rows, fields], or [result, undefined]; mariadb answers the rows or the result alone. */
+function unwrapped(answer: unknown): unknown {
+  const ofMysql2 =
+    Array.isArray(answer) && answer.length === 2 && (Array.isArray(answer[0]) || 'affectedRows' in answer[0])
+  return ofMysql2 ? answer[0] : answer
 }
 
 /** The server's own number of an error: both clients have it. */
