@@ -86,10 +86,12 @@ describe('phaselock locks', () => {
       code: 2,
       err: expect.stringMatching(/locks in memory are visible only to their own process/),
     })
-    expect(await run(['--locks', 'redis'])).toMatchObject({
-      code: 2,
-      err: expect.stringMatching(/set PHASELOCK_LOCKS_URL to redis:\/\//),
-    })
+    // Nothing of this asks for MongoDB.
+    for (const kind of ['redis', 'redis-quorum', 'mysql', 'postgres'])
+      expect(await run(['--locks', kind], '', { MONGODB_URI: '' })).toMatchObject({
+        code: 2,
+        err: expect.stringMatching(/set PHASELOCK_LOCKS_URL to (redis|mysql|postgres):\/\//),
+      })
     expect((await run(['migrate'])).out).toBe('locks in mongodb have everything they need\n')
   })
 })

@@ -46,7 +46,7 @@ export function registerLocks(program: Command, context: CliContext): void {
   const migrate = command
     .command('migrate')
     .description(
-      "PostgreSQL: create ShedLock's table and the column for the fence where they are missing; elsewhere there is nothing to do",
+      "PostgreSQL and MySQL: create ShedLock's table and the column for the fence where they are missing; elsewhere there is nothing to do",
     )
     .action((_options: Options, sub: Command) => {
       const options = merged(sub)
@@ -70,7 +70,7 @@ interface LockOptions extends Options {
 function withLocks(command: Command, examples: readonly string[]): void {
   command
     .option('--collection <name>', "MongoDB: the locks' collection (default: ShedLock's, shedLock)")
-    .option('--table <name>', "PostgreSQL: the locks' table (default: ShedLock's, shedlock)")
+    .option('--table <name>', "PostgreSQL and MySQL: the locks' table (default: ShedLock's, shedlock)")
     .option('--prefix <text>', "Redis: the first part of a lock's key (default: ShedLock's, job-lock)")
     .option('--environment <text>', "Redis: the second part of a lock's key (default: ShedLock's, default)")
   withDatabase(command, examples, LOCK_SETTINGS)
@@ -96,7 +96,8 @@ async function onLocks(
       await locks.close()
     }
   }
-  if (url || provider === 'postgres' || provider === 'redis') return await use(await openLockProvider(where))
+  const isElsewhere = provider !== undefined && provider !== 'auto' && provider !== 'mongodb'
+  if (url || isElsewhere) return await use(await openLockProvider(where))
   return await on(context, options, async (system) => use(await openLockProvider(where, system.db), system))
 }
 
