@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, expect, test } from '@jest/globals'
 import { BSON } from 'mongodb'
@@ -6,7 +6,7 @@ import { noteRefusal } from '../../packages/state/src/config/versions.js'
 import { Output } from '../../src/cli/output.js'
 import { runCli } from '../../src/cli/run.js'
 import { useDatabase } from '../support/database.js'
-import { useCliFolder } from './cli-process.js'
+import { THINGS, useCliFolder } from './cli-process.js'
 
 describe('phaselock config', () => {
   const database = useDatabase()
@@ -74,6 +74,31 @@ describe('phaselock config', () => {
     expect(check.out).toMatch(
       /!! +phaselock-state +config default:mail: api-1 refuses version 1 and works with an older one/,
     )
+  })
+
+  test.each([
+    ["can't be loaded", "throw new Error('boom')", "phaselock-state can't be loaded: boom"],
+    ['has a check that throws', "export const check = async () => { throw new Error('boom') }", 'boom'],
+  ])('a package that %s costs no other command anything, nor the other findings', async (_what, code, problem) => {
+    // A process of its own: Jest resolves packages in its own way.
+    const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+    const installed = `${folder().path}/node_modules/phaselock-state`
+    await mkdir(installed, { recursive: true })
+    await writeFile(
+      `${installed}/package.json`,
+      '{"name": "phaselock-state", "type": "module", "exports": {"./cli": "./cli.js"}}',
+    )
+    await writeFile(`${installed}/cli.js`, code)
+    const check = await run('check', '--lifecycles', THINGS)
+    expect(check.code).toBe(5)
+    expect(check.out).toMatch(/^ok {2}clocks +/m)
+    expect(check.out.split('\n').filter((line) => line.includes('phaselock-state'))).toEqual([
+      expect.stringMatching(new RegExp(`^!! +phaselock-state +its check: ${problem}$`)),
+    ])
+    const list = await run('list', 'config', '--lifecycles', THINGS)
+    expect(list.err).not.toContain('phaselock-state')
+    expect(list.code).toBe((await run('list', 'another', '--lifecycles', THINGS)).code)
+    expect(await run('config', '--json')).toMatchObject({ code: 1, err: expect.stringContaining('"PackageUnusable"') })
   })
 
   test('says what is wrong with a command line', async () => {

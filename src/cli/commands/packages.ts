@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import type { Db } from 'mongodb'
 import { MissingPackage } from '../../config/index.js'
 import { type CheckResult, recorded } from '../../operations/index.js'
-import type { AuditedEnd } from '../../phases/index.js'
+import { type AuditedEnd, recordedError } from '../../phases/index.js'
 import type { PackageAnswer, PackageCall, PackageCheck, PackageCommand, PackageCommands } from '../../tasks/index.js'
 import { byAndReason, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
@@ -23,15 +23,18 @@ const COMMANDS = [
 type Known = (typeof COMMANDS)[number]
 
 /**
- * Adds the commands of packages. A package is loaded only if `argv` names one of its commands; of the others the help shows one line.
- * @throws CliError if a package can't be loaded
+ * Adds the commands of packages. A package is loaded only if `argv` has the name of one of its commands; of the others the help shows one line.
+ * The name may be another command's argument (`list config`): a package that can't be loaded fails only its own commands.
  */
 export async function registerPackages(program: Command, context: CliContext, argv: readonly string[]): Promise<void> {
   for (const known of COMMANDS) {
     const command = program.command(known.name).description(`${known.about} (${known.from})`)
-    const found = argv.includes(known.name) ? await commandsOf(known, context) : undefined
-    if (found) for (const one of found) register(command, known, one, context)
-    else refuse(command, known)
+    const missing = new MissingPackage(`phaselock ${known.name}`, [known.from])
+    const found = argv.includes(known.name)
+      ? await commandsOf(known, context).catch((error: CliError) => error)
+      : undefined
+    if (Array.isArray(found)) for (const one of found) register(command, known, one, context)
+    else refuse(command, (found as CliError | undefined) ?? missing)
   }
 }
 
@@ -41,17 +44,28 @@ interface PackageCli {
   readonly check?: PackageCheck
 }
 
-/** The findings of `phaselock check` in what installed packages keep in the database. */
+/** The findings of `phaselock check` in what installed packages keep in the database. A package whose check fails has that as its one finding. */
 export async function checkPackages({ cwd }: CliContext, db: Db): Promise<CheckResult[]> {
   const packages = [...new Set(COMMANDS.map(({ from }) => from))]
   const results = packages.map(async (from) => {
-    const check = (await loaded(from, cwd))?.check
-    if (!check) return []
-    const findings = (await check(db)).map((one) => ({ ...one, repair: 'none' as const }))
-    return [{ check: from, said: 'nothing refused', findings }]
+    const found = async () => {
+      const check = (await loaded(from, cwd))?.check
+      return check && (await check(db))
+    }
+    const findings = await found().catch((error: unknown) => [failedCheck(error)])
+    if (!findings) return []
+    return [
+      { check: from, said: 'nothing refused', findings: findings.map((one) => ({ ...one, repair: 'none' as const })) },
+    ]
   })
   return (await Promise.all(results)).flat()
 }
+
+const failedCheck = (error: unknown) => ({
+  about: 'its check',
+  problem: recordedError(error).message,
+  advice: 'install the version of phaselock, or correct what it says',
+})
 
 /** The package's commands; undefined if it isn't installed beside the user's code or beside phaselock. */
 async function commandsOf({ name, from }: Known, { cwd }: CliContext): Promise<readonly PackageCommand[] | undefined> {
@@ -82,13 +96,13 @@ function located(from: string, place: string): string | undefined {
   }
 }
 
-/** A command whose package isn't installed only says so, whatever follows it. */
-function refuse(command: Command, { name, from }: Known): void {
+/** A command whose package isn't installed, or can't be loaded, only says so, whatever follows it. */
+function refuse(command: Command, problem: Error): void {
   command
     .argument('[arguments...]')
     .allowUnknownOption()
     .action(() => {
-      throw new MissingPackage(`phaselock ${name}`, [from])
+      throw problem
     })
 }
 
