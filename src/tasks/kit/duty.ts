@@ -29,7 +29,7 @@ let shift = 0
  * or without a replica. Call it about once in the interval.
  * @example await doDuty(db, { name: 'expired sessions', every: '10m', run: async () => ({ removed: await removeExpired() }) })
  * @returns the findings of this process; undefined if another one has done it
- * @throws what `run` throws, once that is stored with the duty; what the driver throws; InvalidOptions
+ * @throws what `run` throws, stored with the duty if the database takes it; what the driver throws; InvalidOptions
  */
 export async function doDuty(db: Db, duty: PackageDuty): Promise<object | undefined> {
   const { name, every, run } = checkOptions('doDuty', aDuty, duty)
@@ -39,12 +39,15 @@ export async function doDuty(db: Db, duty: PackageDuty): Promise<object | undefi
   if (taken.length === 0) return undefined
   const startedMs = processMs()
   const tookMs = () => Math.round(processMs() - startedMs)
+  let found: object
   try {
-    const found = await run()
-    await endDuties(db, mine, [{ name, tookMs: tookMs(), found: found as Document }])
-    return found
+    found = await run()
   } catch (error) {
-    await endDuties(db, mine, [{ name, tookMs: tookMs(), error: recordedError(error).message }])
+    const failed = { name, tookMs: tookMs(), error: recordedError(error).message }
+    // The caller has to see the duty's own error, even if it can't be stored.
+    await endDuties(db, mine, [failed]).catch(() => undefined)
     throw error
   }
+  await endDuties(db, mine, [{ name, tookMs: tookMs(), found: found as Document }])
+  return found
 }

@@ -130,6 +130,29 @@ describe('what has expired', () => {
     await expect(doDuty(db, { name: 'mine', every: '1ms', run } as never)).rejects.toThrow(/every/)
   })
 
+  test('doDuty: an end that can’t be stored is the driver’s error, never the duty’s; an error of the duty comes first', async () => {
+    const duties = database.db.collection<{ _id: string }>('phaselock.duties')
+    /** From now on another duty's value can't be stored a second time. */
+    const refuse = async (field: string, value: unknown) => {
+      await duties.insertOne({ _id: field, [field]: value } as never)
+      await duties.createIndex({ [field]: 1 }, { unique: true })
+    }
+    const succeeds = async () => {
+      await refuse('found', { done: 1 })
+      return { done: 1 }
+    }
+    await expect(doDuty(database.db, { name: 'mine', every: '1h', run: succeeds })).rejects.toThrow(/E11000/)
+    expect(await duties.findOne({ _id: 'mine' })).toMatchObject({ error: null, tookMs: null })
+
+    await duties.drop()
+    const fails = async () => {
+      await refuse('error', 'no right')
+      throw new Error('no right')
+    }
+    await expect(doDuty(database.db, { name: 'mine', every: '1h', run: fails })).rejects.toThrow(/^no right$/)
+    expect(await duties.findOne({ _id: 'mine' })).toMatchObject({ error: null, tookMs: null })
+  })
+
   test('no process takes part, or listens, before it has something to do with it', async () => {
     const store = new SharedStore({ client: database.db })
     const { hearing } = (store as unknown as { parts: { hearing: { listening: unknown } } }).parts
