@@ -4,7 +4,7 @@ import { holderIdentity } from '../../src/locks/acquisition.js'
 import { LockProviderUnavailable } from '../../src/locks/errors.js'
 import { NamedLocks } from '../../src/locks/named-locks.js'
 import { openLockProvider } from '../../src/locks/open-provider.js'
-import { MysqlLockStore } from '../../src/locks/providers/mysql.js'
+import { MysqlLockStore, type MysqlPool } from '../../src/locks/providers/mysql.js'
 import { type MariadbServer, startMariadb } from '../../tools/servers/mariadb.mjs'
 import { ServerMissing } from '../../tools/servers/server-missing.mjs'
 import { eventually } from '../support/database.js'
@@ -114,7 +114,8 @@ describe('locks in MariaDB', () => {
     async (client) => {
       const { host, port, user, password, database } = server
       const settings = { host, port, user, password, database, connectionLimit: 1 }
-      const pool = client === 'mysql2' ? createPool(settings) : (await import('mariadb')).createPool(settings)
+      const pool: MysqlPool & { end(): Promise<void> } =
+        client === 'mysql2' ? createPool(settings) : (await import('mariadb')).createPool(settings)
       const provider = new NamedLocks(new MysqlLockStore(pool, { answerWithinMs: 500 }), holderIdentity('slow'))
       const name = `slow ${client}`
       await (await provider.lock({ name, lockAtMostFor: '1h' }))!.unlock()
@@ -124,7 +125,9 @@ describe('locks in MariaDB', () => {
         await other.query('SELECT 1 FROM shedlock WHERE name = ? FOR UPDATE', [name])
         await expect(provider.lock({ name, lockAtMostFor: '1h' })).rejects.toThrow(/no answer within 500 ms/)
         // One statement at a time wants the row again, in the background; others come between.
-        expect(await eventually(() => pool.execute('SELECT 1'), { timeoutMs: 10_000 })).toBeDefined()
+        const next = await eventually(() => pool.getConnection(), { timeoutMs: 10_000 })
+        expect(await next.execute('SELECT 1')).toBeDefined()
+        await next.release()
       } finally {
         await other.query('ROLLBACK')
         other.release()
