@@ -113,7 +113,5 @@ describe('phaselock config', () => {
     ]
     for (const [args, code, problem] of bad)
       expect(await run('config', ...args)).toMatchObject({ code, err: expect.stringContaining(problem) })
-    const missing = await run('repositories', 'sync', 'x', '--force')
-    expect(missing).toMatchObject({ code: 1, err: expect.stringMatching(/npm install phaselock-repositories/) })
   })
 })
