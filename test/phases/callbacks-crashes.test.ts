@@ -6,6 +6,7 @@ import { type CallbackEvent, lifecycleOf, Replica, silentLogger } from '../../sr
 import { backDate } from '../../src/testing/index.js'
 import { sleep } from '../../src/time/index.js'
 import { clientAt } from '../lock/fixture.js'
+import { eventually } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { gate } from '../support/thing.js'
@@ -171,6 +172,37 @@ describe('callbacks beside crashes', () => {
     await one.idle()
     await one.stop()
     await client.close()
+  })
+
+  test('a call that a crash cut short waits for no long step whose process has crashed too', async () => {
+    const [end, begun] = [gate(), gate()]
+    const told: string[] = []
+    const spec = { ...jobSpec, callbacks: ['onMoved'], concurrency: 1 } as const
+    const own = lifecycleOf<Job>()
+      .define(spec)
+      .handle(
+        {
+          First: async (_doc, step) => {
+            begun.open()
+            await end.wait
+            return step.moveTo('Second')
+          },
+          Second: async (_doc, step) => step.moveTo('Done'),
+        },
+        { onMoved: ({ id }) => void told.push(id) },
+      )
+    const one = await prepared([own])
+    const expired = { lockedBy: 'dead~1#1.1', lockedAt: new Date(Date.now() - 600_000), fence: 1 }
+    await jobs().insertOne({ _id: 'long', phase: 'First', ...expired, progress: { claims: 1 } })
+    await one.tick()
+    await begun.wait
+    await jobs().insertOne(orphan('called', 1))
+    await eventually(async () => {
+      await one.tick()
+      expect(told).toEqual(['called'])
+    })
+    end.open()
+    await one.idle()
   })
 
   test('on its last try a document is alone, also where it moves on meanwhile, and nothing is left untold for that', async () => {

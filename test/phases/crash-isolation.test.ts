@@ -73,6 +73,25 @@ test.each([
   expect([0, 1, 2, 4].map((before) => (admits(before) ? 'yes' : 'no')).join(' ')).toBe(expected)
 })
 
+/** By the steps that are held, and for how long: whether a callback may be called for the 2nd, 3rd and 8th time (its last). */
+test.each([
+  ['as many long steps on their 2nd claim as run at once', Array(16).fill(2), 10_000, [true, true, false]],
+  ['as many steps that have just begun', Array(16).fill(2), 1_000, [false, false, false]],
+  ['a long step on the claim before its last', [4], 10_000, [true, true, false]],
+  ['a long step on its last claim, which a crash would park', [5], 10_000, [false, false, false]],
+])('a callback beside %s', (_what, steps, heldMs, expected) => {
+  const { isolation } = replicaWith(steps, heldMs)
+  const outboxes = { progress: 'progress', concurrency: 16, maxClaims: 8 }
+  isolation.join(() => [], outboxes)
+  const takes = (tries: number) => {
+    const admission = isolation.forClaim(outboxes, 0)
+    const isAdmitted = admission.takes(tries)
+    isolation.over(admission)
+    return isAdmitted
+  }
+  expect([2, 3, 8].map(takes)).toEqual(expected)
+})
+
 test('a callback on its last try is alone as a step is: it waits for steps, and none begins beside it', () => {
   const { clock, isolation, admits, letGo } = replicaWith([1])
   const outboxes = { progress: 'progress', concurrency: 16, maxClaims: 8 }

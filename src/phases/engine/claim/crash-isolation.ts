@@ -36,6 +36,9 @@ export type IsolationSettings = Pick<LifecycleSettings, 'progress' | 'concurrenc
  * of that with each further one, at least one. On its last claim (`maxClaims`) a document begins alone: no other suspect of this replica is held or
  * being claimed, and nothing is claimed in its first 1.5 s. Steps that still run beside it are unsuspected, and were claimed more than a second
  * before. So only poison is parked. The cost to other documents is small: at least half of the time is theirs, and claims stop for 4 s at most.
+ *
+ * A call before its last try waits only for suspects that have begun in the last 1.5 s, and for documents on their last claim. Otherwise it would
+ * wait for the longest step of any lifecycle.
  */
 export class CrashIsolation {
   private readonly members: Member[] = []
@@ -133,13 +136,21 @@ export class CrashIsolation {
     return true
   }
 
+  /** Counts as `present` does, but no step that has run for longer than 1.5 s, unless it is on its last claim, which a crash must not use up. */
+  recent(except: IsolatedClaim): Present {
+    return this.present(except, true)
+  }
+
   /** Counts all documents that are held or being claimed, except those of one claim. */
-  present(except?: IsolatedClaim): Present {
+  present(except?: IsolatedClaim, isRecentOnly = false): Present {
     const present = nothingHeld()
     const quietSinceMs = this.clock.monotonicMs() - ALONE_MOST_MS
     for (const { held, settings } of this.members) {
-      for (const { claims, claimedAtMs } of held())
-        count(present, mostBeside(settings, claims), claimedAtMs > quietSinceMs)
+      for (const { claims, claimedAtMs } of held()) {
+        const most = mostBeside(settings, claims)
+        const isNew = claimedAtMs > quietSinceMs
+        if (isNew || most === ALONE || !isRecentOnly) count(present, most, isNew)
+      }
     }
     for (const claim of this.claims) {
       if (claim === except) continue
@@ -174,6 +185,7 @@ export class IsolatedClaim implements SelectionPolicy {
   /** The number of due documents that it had to leave for now; undefined: it hasn't chosen. */
   passedOver: number | undefined
   private before: Present | undefined
+  private recent: Present | undefined
 
   constructor(
     private readonly isolation: CrashIsolation,
@@ -202,10 +214,13 @@ export class IsolatedClaim implements SelectionPolicy {
     this.place(this.mostBeside(document))
   }
 
-  /** Takes a place for what would be on its nth claim, as `admits` and `placed` do for a candidate. */
-  takes(claims: number): boolean {
-    const most = mostBeside(this.settings, claims)
-    const isAdmitted = this.allows(most)
+  /**
+   * Takes a place for a call that would be on its nth try, as `admits` and `placed` do for a candidate. Of the steps that have run for longer than
+   * 1.5 s, only those on their last claim keep it waiting; on its last try, all suspects among them do.
+   */
+  takes(tries: number): boolean {
+    const most = mostBeside(this.settings, tries)
+    const isAdmitted = this.allows(most, most !== ALONE)
     if (isAdmitted) this.place(most)
     return isAdmitted
   }
@@ -219,10 +234,11 @@ export class IsolatedClaim implements SelectionPolicy {
     return mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
   }
 
-  private allows(most: number): boolean {
+  private allows(most: number, isByRecent = false): boolean {
     const { own, isolation } = this
-    this.before ??= isolation.present(this)
-    const { before } = this
+    if (isByRecent) this.recent ??= isolation.recent(this)
+    else this.before ??= isolation.present(this)
+    const before = isByRecent ? this.recent! : this.before!
     if (before.isQuiet || own.isQuiet) return false
     if (most === ALONE)
       return own.suspects === 0 && isolation.admitsAlone({ ...before, total: before.total + own.total })
