@@ -1,5 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { DocumentExists, lifecycleOf } from '../../src/index.js'
+import { sleep } from '../../src/time/index.js'
 import { clientAt } from '../lock/fixture.js'
 import { eventually } from '../support/database.js'
 import { gate } from '../support/thing.js'
@@ -121,6 +122,36 @@ describe('callbacks that hang', () => {
     expect(noneEnded()).toBe(true)
     end()
     await replica.idle()
+  })
+
+  test('33 that a dead process was about to tell keep a good one waiting for no further tick', async () => {
+    const { lifecycle, told, hung, noneEnded, end } = hanging()
+    const replica = await prepared([lifecycle])
+    await jobs().insertMany([
+      ...dueOnes('hangs', 33, { tries: 1, by: 'dead!1' }),
+      ...dueOnes('good', 1, { tries: 1, by: 'dead!1', dueAt: new Date() }),
+    ])
+    await replica.tick()
+    await eventually(() => expect(told).toEqual(['good0']))
+    expect(hung).toHaveLength(33)
+    expect(noneEnded()).toBe(true)
+    end()
+    await replica.idle()
+  })
+
+  test('ten on their last try begin alone, one after the other, without a further tick', async () => {
+    const seen = { now: 0, most: 0, ended: 0 }
+    const { lifecycle } = jobsWith(async () => {
+      seen.now += 1
+      seen.most = Math.max(seen.most, seen.now)
+      await sleep(50)
+      seen.now -= 1
+      seen.ended += 1
+    }, declared())
+    const replica = await prepared([lifecycle])
+    await jobs().insertMany(dueOnes('last', 10, { tries: 2, by: 'dead!1' }))
+    await replica.tick()
+    await eventually(() => expect(seen).toEqual({ now: 0, most: 1, ended: 10 }))
   })
 
   test('a removed document gives its _id back without them', async () => {

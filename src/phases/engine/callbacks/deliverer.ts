@@ -77,6 +77,7 @@ export class Deliverer {
   private readonly works = new Set<Promise<unknown>>()
   /** Where outboxes to take come from. Each is the first to get room by turns. */
   private readonly sources: (() => Promise<boolean>)[]
+  private suspectTimer: NodeJS.Timeout | undefined
   private taking: Promise<void> | undefined
   private isAskedAgain = false
   private takes = 0
@@ -145,6 +146,7 @@ export class Deliverer {
   /** Stops: running callbacks may finish within `graceMs`, then their signals abort. Undelivered events are left to other replicas. */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
+    clearTimeout(this.suspectTimer)
     this.invoker.stop()
     for (const bulkhead of Object.values(this.bulkheads)) bulkhead.open()
     await Promise.race([this.settled(), wait(graceMs)])
@@ -209,9 +211,22 @@ export class Deliverer {
     this.toFind.delete(kind) // a look may find more of it in the meantime
     const due = await dueOutboxes(this.of, this.time(), room, { kind, skipped: env.refusing.refusedIds() })
     // If none is taken, other replicas were first, or the outboxes can't be taken yet: a later look finds the rest.
-    const isMore = (await this.deliver(due, kind)) > 0 && due.length === room
+    const taken = await this.deliver(due, kind)
+    const isMore = taken > 0 && due.length === room
     if (isMore) this.toFind.add(kind)
+    if (kind === 'suspect') this.findSuspectsAgain(taken < due.length)
     return isMore
+  }
+
+  /** Looks for suspects again as soon as isolation may have room for those that it has refused. */
+  private findSuspectsAgain(isAnyLeft: boolean): void {
+    clearTimeout(this.suspectTimer)
+    if (!isAnyLeft || this.stopping) return
+    const again = () => {
+      this.toFind.add('suspect')
+      this.take()
+    }
+    this.suspectTimer = setTimeout(again, (this.options.isolation.againInMs || ALONE_MOST_MS) + 1).unref()
   }
 
   /** The number of outboxes that may be taken now: 0 where there is no place for another call. */
