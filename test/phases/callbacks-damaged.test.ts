@@ -1,6 +1,8 @@
 import { describe, expect, jest, test } from '@jest/globals'
+import type { BrokenDocument } from '../../src/index.js'
 import { listUndelivered, retryCallbacks, showDocument } from '../../src/operations/index.js'
-import { recordingLogger } from '../support/thing.js'
+import { eventually } from '../support/database.js'
+import { gate, recordingLogger } from '../support/thing.js'
 import { jobsWith, removedJob, said, useJobs } from './callbacks-fixture.js'
 
 jest.setTimeout(60_000)
@@ -59,5 +61,36 @@ describe('an outbox that a person has damaged', () => {
     ])
     await replica.runOnce()
     expect(await jobs().countDocuments()).toBe(0)
+  })
+})
+
+describe('a document that refuses to keep the error of its callback', () => {
+  const { database, jobs, prepared } = useJobs()
+
+  test('is reported and left alone for a while; what ends with it goes on without a tick', async () => {
+    await database.db.createCollection('Job', { validator: { 'progress.outbox.error': { $exists: false } } })
+    const both = gate()
+    let begun = 0
+    const { told, lifecycle } = jobsWith(async ({ id, seq }) => {
+      if (seq === 1 && ++begun === 2) both.open()
+      await both.wait
+      if (id === 'bad') throw new Error('the receiver is away')
+    })
+    const logger = recordingLogger()
+    const broken: BrokenDocument[] = []
+    const observer = { broken: (one: BrokenDocument) => void broken.push(one) }
+    const replica = await prepared([lifecycle], { logger, observer })
+    const entry = (seq: number) => ({ seq, callback: 'onMoved', at: new Date(), from: 'First', to: 'Second' })
+    await jobs().insertMany([
+      { _id: 'bad', phase: 'Done', progress: { outbox: { ...DUE, seq: 1, open: [entry(1)] } } },
+      { _id: 'good', phase: 'Done', progress: { outbox: { ...DUE, seq: 2, open: [entry(1), entry(2)] } } },
+    ])
+    await replica.tick()
+    const called = () => told.map(({ id, seq }) => `${id} ${seq}`).toSorted()
+    await eventually(() => expect(called()).toEqual(['bad 1', 'good 1', 'good 2']))
+    await replica.idle()
+    expect(broken).toMatchObject([{ id: 'bad', reason: 'validator', fate: 'skipped' }])
+    expect(replica.status().skipped).toBe(1)
+    expect(logger.lines.filter(({ message }) => message.includes('notifying callbacks'))).toEqual([])
   })
 })

@@ -1,7 +1,7 @@
 import type { AggregateOptions, Collection, Document, Filter } from 'mongodb'
 import { AS_IT_STANDS, COMMITTED, onIndex, type ReadEach, readEach } from '../documents/read.js'
 import { withIds } from '../documents/values.js'
-import { deleteNamed, type Refused, updateAround, updateNamed } from '../documents/write.js'
+import { deleteNamed, type Refused, updateApart, updateAround, updateNamed } from '../documents/write.js'
 import { redated } from '../lease/future-leases.js'
 import { STEP_SLACK_MS } from '../lease/server-clock.js'
 import { countAt, ID_INDEX, literal, PARKED_AT, perDocument } from '../terms/terms.js'
@@ -172,7 +172,7 @@ export type DeliveryEnd = Delivered | Undelivered
 /**
  * Writes the ends of deliveries, as far as each outbox is still held under its token: takes out the entries that were delivered, deletes documents
  * whose last entry that was, and lets go of the outboxes.
- * @returns the number of delivered ones that were still held
+ * @returns the number of delivered ones that were still held, and the documents that refused to be written: their outboxes stay held
  */
 export async function endDeliveries(
   of: Outboxes,
@@ -181,12 +181,12 @@ export async function endDeliveries(
   const delivered = ends.filter((one) => 'seq' in one)
   const groups = Map.groupBy(delivered, ({ token, removed }) => `${removed ?? ''} ${token}`)
   const undelivered = ends.filter((one) => 'why' in one)
-  const [, ...written] = await Promise.all([
-    undelivered.length > 0 ? letGo(of, undelivered) : undefined,
+  const [letGone, ...written] = await Promise.all([
+    letGo(of, undelivered),
     ...[...groups.values()].map((group) => takeOut(of, group)),
   ])
   const matched = written.reduce((sum, one) => sum + one.matched, 0)
-  return { matched, refused: written.flatMap(({ refused }) => refused) }
+  return { matched, refused: [...letGone, ...written.flatMap(({ refused }) => refused)] }
 }
 
 /** Takes out the delivered entries of outboxes that have the same token. */
@@ -211,12 +211,13 @@ function withoutDelivered(progress: string, seq: Document): Document {
   return { [`${progress}.outbox`]: { $let: { vars: { left }, in: outbox } } }
 }
 
-async function letGo(of: Outboxes, all: readonly Undelivered[]): Promise<void> {
+/** Lets go of outboxes, each separately. Returns the documents that refuse that. */
+async function letGo(of: Outboxes, all: readonly Undelivered[]): Promise<readonly Refused[]> {
   const updates = all.map(({ id, token, isSuspect, why }) => {
     const update = [{ $set: afterLetGo(`${of.progress}.outbox`, why, isSuspect) }]
-    return { ids: [id], filter: heldUnder(of, [id], token), update }
+    return { id, filter: heldUnder(of, [id], token), update }
   })
-  await updateNamed(of.collection, updates)
+  return (await updateApart(of.collection, updates)).refused
 }
 
 function afterLetGo(box: string, why: LetGo, isSuspect = false): Document {
