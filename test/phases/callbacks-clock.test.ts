@@ -3,7 +3,7 @@ import { lifecycleOf } from '../../src/index.js'
 import { clientAt } from '../lock/fixture.js'
 import { eventually } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { gate, ShiftedClock } from '../support/thing.js'
+import { gate, ShiftedClock, SteppedClock } from '../support/thing.js'
 import { type Job, useJobs } from './callbacks-fixture.js'
 
 jest.setTimeout(60_000)
@@ -99,6 +99,36 @@ describe("callbacks and a step of the server's clock", () => {
       goOn.open()
       await client.close()
       await proxy.stop()
+    }
+  })
+
+  test.each([
+    [4_000, 'is made', [1]],
+    [6_000, 'is left for the next look, and counts as no try', []],
+  ])('a call whose outbox took %i ms to be taken %s: its lease has to outlast it', async (ms, _what, expected) => {
+    const client = await clientAt(database.uri, { monitorCommands: true })
+    try {
+      const clock = new SteppedClock()
+      let isSlow = true
+      client.on('commandStarted', ({ commandName, command }) => {
+        if (!isSlow || commandName !== 'update' || !JSON.stringify(command).includes('outbox.by')) return
+        isSlow = false
+        clock.advance(ms)
+      })
+      const told: number[] = []
+      const one = await prepared([jobsWith(told)], { db: client.db(database.db.databaseName), clock })
+      const open = [{ seq: 1, callback: 'onMoved', at: new Date(), from: 'Second', to: 'Done' }]
+      const outbox = { seq: 1, open, next: 'onMoved', dueAt: new Date(0) }
+      await jobs().insertOne({ _id: 'j', phase: 'Done', progress: { outbox } })
+      await one.tick()
+      await one.idle()
+      expect(isSlow).toBe(false)
+      expect(told).toEqual(expected)
+      if (told.length === 0) expect((await stored())['progress'].outbox).toMatchObject({ open, tries: 0 })
+      await one.runOnce()
+      expect(told).toEqual([1])
+    } finally {
+      await client.close()
     }
   })
 })

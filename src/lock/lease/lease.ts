@@ -119,7 +119,7 @@ export function isLeaseUnmoved(terms: LeaseMarking, document: Document): boolean
 /**
  * A lease as its holder judges it: of a document, of a limit's slots, of an outbox. It ages by the holder's monotonic clock, from before the command
  * that took or last renewed it was sent, so it is never over by the server's clock while it isn't over here. It is to be renewed after a third of it;
- * past two thirds it is in danger, and what runs under it has to stop.
+ * past two thirds it is in danger, and what runs under it has to stop. That of an outbox is never renewed: it outlasts the timeout of its call.
  */
 export class LeaseAge {
   constructor(

@@ -4,6 +4,7 @@ import {
   errorPauseMs,
   isLastEntry,
   isRemovedPhase,
+  type LeaseAge,
   type LetGo,
   type Outbox,
   type OutboxEntry,
@@ -39,8 +40,8 @@ export interface OpenDelivery extends Delivery {
   readonly outbox: Outbox
   readonly isSuspect: boolean
   readonly bulkhead: Bulkhead
-  /** The monotonic time until which its outbox is held. */
-  readonly leaseUntilMs: number
+  /** The lease on its outbox, which is never renewed. */
+  readonly lease: LeaseAge
   /** The monotonic time when its outbox was taken, and from then on when its call began. */
   claimedAtMs: number
   /** The time that the call took. */
@@ -105,7 +106,7 @@ export class CallbackInvoker {
     const { model, clock } = this.env
     one.claimedAtMs = clock.monotonicMs()
     try {
-      const isSafe = one.leaseUntilMs - one.claimedAtMs >= model.settings.callbackTimeoutMs! + MORE_MS
+      const isSafe = one.lease.leftMs() >= model.settings.callbackTimeoutMs! + MORE_MS
       return isSafe && !this.stopping ? await this.callNow(one, entry) : 'uncalled'
     } finally {
       one.ranMs = clock.monotonicMs() - one.claimedAtMs

@@ -9,6 +9,7 @@ import {
   type EndKind,
   endDeliveries,
   idKey,
+  LeaseAge,
   type Outboxes,
   type OutboxTime,
   outboxDue,
@@ -278,7 +279,8 @@ export class Deliverer {
       for (const document of documents) {
         const outbox = outboxIn(document[this.of.progress])
         const bulkhead = outbox.tries > 1 ? this.bulkheads.again : this.bulkheads.first
-        const held = { claimedAtMs, ranMs: 0, leaseUntilMs: claimedAtMs + leaseMs, isAside: false }
+        const lease = new LeaseAge(env.clock, claimedAtMs, leaseMs)
+        const held = { claimedAtMs, lease, ranMs: 0, isAside: false }
         this.work(this.carry({ id: document['_id'], token, document, outbox, isSuspect, bulkhead, ...held }))
       }
       return documents.length + unreadable.length + refused.length
