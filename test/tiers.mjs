@@ -27,7 +27,7 @@ const SYSTEM = [
   'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-isolation}.test.ts',
   // Repositories that git reads, and servers in front of it.
   'repositories/git/**',
-  'repositories/sync/{sync,late,model}.test.ts',
+  'repositories/sync/{sync,late,model,faults}.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -163,6 +163,27 @@ describe('the cache', () => {
       await writeFile(join(folder, 'objects', name), 'damaged')
     }
     await contentsOf(source, head).catch((error: Error) => expect(error.name).toBe('GitFailed'))
+    expect(await contentsOf(source, head)).toEqual({ a: '1', b: '2' })
+  })
+
+  test('is fetched again when a single blob was lost; a fetch is kept as a pack, whole or not at all', async () => {
+    await repository.commit({ a: '1', b: '2' })
+    const head = await headOf(source)
+    const blob = (await treeOf(source, head)).find(({ path }) => path === 'b')!.blob
+    const folder = await cached()
+    const objects = join(folder, 'objects')
+    const packs = (await readdir(join(objects, 'pack'))).filter((name) => name.endsWith('.pack'))
+    expect(packs).toHaveLength(1)
+    const pack = join(caches, 'outside.pack')
+    await rename(join(objects, 'pack', packs[0]!), pack)
+    await rm(join(objects, 'pack'), { recursive: true })
+    await promisify(execFile)('sh', ['-c', `git unpack-objects -q < ${pack}`], { cwd: folder })
+    await rm(join(objects, blob.slice(0, 2), blob.slice(2)))
+    const reading = async () => {
+      for await (const { content } of source.blobs(head, [blob], { signal, maxBytes: 10 })) return content?.toString()
+    }
+    expect((await errorOf(reading())).message).toContain(`has lost blob ${blob}`)
+    expect(await reading()).toBe('2')
     expect(await contentsOf(source, head)).toEqual({ a: '1', b: '2' })
   })
 

@@ -106,6 +106,29 @@ test('a token that is refused parks a new repository, and says what it needs', a
   )
 })
 
+test('a GitLab that hides the project in the middle of a sync, by 404: the sync fails, and all points stay', async () => {
+  const files = (name: string) =>
+    Object.fromEntries(Array.from({ length: 210 }, (_, i) => [`f${String(i).padStart(3, '0')}.ts`, `${name} ${i}\n`]))
+  await repository.commit(files('old'))
+  await using api = await gitlab(repository)
+  const one = world({ sourceOf: undefined, chunks: SIZE })
+  await created(one, { url: api.url, source: 'gitlab' })
+  await repository.commit(files('new'))
+  let read = 0
+  api.intercept = (request, response) => {
+    if (request.url!.includes('/repository/blobs/')) read += 1
+    if (read <= 200) return false
+    response.writeHead(404).end('{"message":"404 Project Not Found"}')
+    return true
+  }
+  expect(await synced(one)).toMatchObject({ status: 'failed', error: { name: 'RepositoryNotFound' } })
+  expect(await pointsOf(one.store)).toHaveLength(210)
+  expect((await one.repos.files('r')).filter(({ chunks }) => chunks !== 1)).toEqual([])
+  api.intercept = () => false
+  expect(await synced(one)).toMatchObject({ status: 'completed', counters: { changed: 10, skipped: 0 } })
+  expect(await pointsOf(one.store)).toEqual(await truth())
+})
+
 test('the same repository by GitLab has the same points', async () => {
   await repository.commit(
     Object.fromEntries(Array.from({ length: 45 }, (_, i) => [`d${i % 4}/f${i}.ts`, code(`n${i}`)])),

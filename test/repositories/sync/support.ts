@@ -26,6 +26,8 @@ export class MemoryRepository {
   calls: string[] = []
   /** Called before each call; what it throws, the call throws. */
   before: (call: string) => void | Promise<void> = () => {}
+  /** The content that it has lost. */
+  gone: string | undefined
 
   commit(files: Readonly<Record<string, string>>, branch = 'main'): string {
     const tree = new Map(Object.entries(files))
@@ -59,6 +61,10 @@ export class MemoryRepository {
         await self.called('blobs')
         const texts = new Map([...self.trees.get(commit)!.values()].map((text) => [sha1(text), text]))
         for (const blob of blobs) {
+          if (self.gone !== undefined && blob === sha1(self.gone)) {
+            yield { blob, missing: 'gone' }
+            continue
+          }
           const content = Buffer.from(texts.get(blob)!)
           yield content.length > maxBytes ? { blob, missing: 'too large' } : { blob, content }
         }

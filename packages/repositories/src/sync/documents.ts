@@ -140,7 +140,7 @@ export interface RepositorySync {
   readonly filesIndexed?: number
   /** The records that there must be in the end: those of the listing, or of the sync before if its commit is the same. */
   readonly expected?: { readonly files: number; readonly chunks?: number }
-  /** The times that Checking has found the store wrong. */
+  /** The times that it had to list again: the store was wrong, or the commit was gone. */
   readonly rounds?: number
   readonly counters?: SyncCounters
   readonly stages?: SyncStages

@@ -1,7 +1,7 @@
 import { type Chunk, chunksOf, decode } from '../chunk/index.js'
 import { BadEmbeddings, EmbeddingsRefused, EmbeddingTimeout } from '../embeddings/index.js'
 import { DEFAULT_MAX_FILE_BYTES } from '../select/index.js'
-import type { Head, Source } from '../source/index.js'
+import { CommitGone, type Head, type Source } from '../source/index.js'
 import { elapsed } from '../time.js'
 import { type Point, pointId } from '../vectors/index.js'
 import { type SyncContext, versionOf } from './context.js'
@@ -90,7 +90,9 @@ async function readFiles({ chunks: size }: SyncContext, work: BatchWork): Promis
   for await (const { content, missing } of source.blobs(head, blobs, { signal, maxBytes: maxFileBytes })) {
     const file = wanted[i++]!
     if (!content) {
-      indexed.push({ file, ...none, reason: missing ?? 'gone' })
+      // Read a moment ago in the listing: the commit, or the right to read it, is gone. That says nothing of the file.
+      if (missing !== 'too large') throw new CommitGone(source.url, head.commit)
+      indexed.push({ file, ...none, reason: missing })
       continue
     }
     const decoded = decode(content, encodings)

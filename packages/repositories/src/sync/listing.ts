@@ -1,6 +1,6 @@
 import { compare } from '../compare/index.js'
 import { ATTRIBUTES_FILE, type AttributesFile, FileSelection, GeneratedFiles } from '../select/index.js'
-import type { Head, Source, TreeEntry } from '../source/index.js'
+import { CommitGone, type Head, type Source, type TreeEntry } from '../source/index.js'
 import type { PlannedChanges, PlannedFile, Repository } from './documents.js'
 import type { Records } from './records.js'
 
@@ -59,8 +59,9 @@ async function attributesOf(
   const blobs = entries.map(({ blob }) => blob)
   const files: AttributesFile[] = []
   let i = 0
-  for await (const { content } of source.blobs(head, blobs, { signal, maxBytes: ATTRIBUTES_BYTES })) {
+  for await (const { content, missing } of source.blobs(head, blobs, { signal, maxBytes: ATTRIBUTES_BYTES })) {
     const { path } = entries[i++]!
+    if (!content && missing !== 'too large') throw new CommitGone(source.url, head.commit)
     const folder = path.slice(0, Math.max(0, path.length - ATTRIBUTES_FILE.length - 1))
     if (content) files.push({ folder, text: content.toString('utf8') })
   }

@@ -55,10 +55,14 @@ export const syncHandlers = (context: SyncContext) => ({
       }
       return await planned(context, doc, step, repository, source)
     } catch (error) {
-      if (error instanceof CommitGone) return step.wait(error.message, { on: 'source', set: { head: undefined } })
-      if (!isSourceProblem(error)) throw error
+      const { rounds = 0 } = doc
+      const isGone = error instanceof CommitGone
+      if (isGone && rounds < ROUNDS)
+        return step.wait(error.message, { on: 'source', set: { head: undefined, rounds: rounds + 1 } })
+      if (!isGone && !isSourceProblem(error)) throw error
       // The head could be read a moment ago: a token has expired.
-      if (step.name === 'plan' && step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
+      if (!isGone && step.name === 'plan' && step.waitedMs < ACCESS_MS)
+        return step.wait(error.message, { on: 'access' })
       return step.moveTo('Failed', { set: await ended(context, doc, error) })
     }
   }),
@@ -171,7 +175,7 @@ async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], r
     listed: list.listed,
     unchanged,
     // A further round indexes again what a former one has counted.
-    ...(doc.rounds
+    ...(doc.rounds && (doc.plan !== undefined || doc.counters?.mended)
       ? {}
       : { added: added.length, changed: changed.length, renamed: renamed.length, deleted: gone.length }),
   }

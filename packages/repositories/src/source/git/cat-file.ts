@@ -56,16 +56,16 @@ class ByteReader {
   }
 }
 
-/** Reads `git cat-file --batch`: `<blob> blob <size>\n<content>\n`, or `<blob> missing\n`. Content above `maxBytes` is passed over. */
+/**
+ * Reads `git cat-file --batch`: `<blob> blob <size>\n<content>\n`, or `<blob> missing\n`. Content above `maxBytes` is passed over.
+ * @throws Error for a blob that is missing: a fetch brings a commit with all of its blobs, so the repository is damaged
+ */
 export async function* batchedBlobs(output: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Blob> {
   const reader = new ByteReader(output)
   for (let line = await reader.line(); line !== undefined; line = await reader.line()) {
     const [, blob, type, size] = /^([0-9a-f]{40,64}) (missing|blob|tree|commit|tag)(?: (\d+))?$/.exec(line) ?? []
     if (blob === undefined) throw new Error(`git cat-file: expected a header, got ${line.slice(0, 100)}`)
-    if (type === 'missing') {
-      yield { blob, missing: 'gone' }
-      continue
-    }
+    if (type === 'missing') throw new Error(`the cached repository has lost blob ${blob}: it is fetched again`)
     const bytes = Number(size)
     if (type !== 'blob' || bytes > maxBytes) {
       await reader.skip(bytes + 1)

@@ -91,7 +91,7 @@ class GitSource implements Source {
     }
   }
 
-  /** Reads from the cache. One that turns out to be damaged is removed, so that the next try fetches it again. */
+  /** Reads from the cache. After any error it may be damaged: it is removed, so that the next try fetches it again. */
   private async *read<T>(folder: string, { args, input, signal }: Reading, parsed: Parser<T>): AsyncGenerator<T> {
     const running = startGit({ args, folder, signal })
     running.stdin.end(input.map((line) => `${line}\n`).join(''))
@@ -104,7 +104,7 @@ class GitSource implements Source {
         () => error,
         (failed: unknown) => failed,
       )
-      if (cause instanceof GitFailed) await this.cache.drop(folder)
+      if (!signal.aborted) await this.cache.drop(folder)
       throw cause
     } finally {
       running.kill()

@@ -46,6 +46,8 @@ export function gitEnvironment(config: GitConfig): NodeJS.ProcessEnv {
     // A transfer that stalls for a minute has failed.
     'http.lowSpeedLimit': '1000',
     'http.lowSpeedTime': '60',
+    // A small fetch is kept as a pack too, which is renamed into place whole: one that is cut off leaves no commit without its blobs.
+    'fetch.unpackLimit': '1',
     // Never git's own background work: the cache is bounded here.
     'gc.auto': '0',
     'maintenance.auto': 'false',
