@@ -1,10 +1,10 @@
 import { expect, test } from '@jest/globals'
+import { BadEmbeddings, embeddings } from 'phaselock-repositories'
+import { hashedEmbedder } from '../hashed-embedder.js'
 import { pointsOf, useRepositories } from './support.js'
 
-const { world, created, synced } = useRepositories()
+const { world, settled, created, synced } = useRepositories()
 
-const text = (name: string, lines = 10) =>
-  Array.from({ length: lines }, (_, i) => `${name} line ${i} of some text\n`).join('')
 const filesOf = (name: string, count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`f${i}`, `${name} ${i}\n`]))
 
@@ -24,3 +24,62 @@ test.each(['f3', '.gitattributes'])(
     expect(await synced(one)).toMatchObject({ status: 'completed', counters: { skipped: 0 } })
   },
 )
+
+test('a model whose every answer is wrong fails the sync, and the points stay; it puts no file aside', async () => {
+  const { embed } = hashedEmbedder()
+  let wrong = 0
+  const one = world({
+    embeddings: embeddings(
+      hashedEmbedder({
+        embed: async (texts, options) => (await embed(texts, options)).map((vector) => vector.slice(wrong)),
+      }),
+    ),
+  })
+  one.origin.commit(filesOf('old', 5))
+  await created(one)
+  const before = await pointsOf(one.store)
+  const { synced: was } = (await one.repos.show('r')).repository
+  wrong = 1
+  one.origin.commit(filesOf('new', 5))
+  expect(await synced(one)).toMatchObject({ status: 'failed', error: { name: 'BadEmbeddings' } })
+  expect(await pointsOf(one.store)).toEqual(before)
+  expect((await one.repos.show('r')).repository.synced).toEqual(was)
+  wrong = 0
+  expect(await synced(one)).toMatchObject({ status: 'completed', counters: { changed: 5, skipped: 0, embedded: 5 } })
+})
+
+test('files that the model failed on are tried again by the next sync, at the same commit', async () => {
+  const one = world()
+  const { embed } = one.model.embeddings
+  let isBroken = true
+  Object.assign(one.model.embeddings, {
+    embed: async (...args: Parameters<typeof embed>) => {
+      if (isBroken && args[0].some((part) => part.includes('poison'))) throw new BadEmbeddings('count', 'NaN')
+      return embed(...args)
+    },
+  })
+  one.origin.commit({ a: 'alpha\n', bad: 'poison\n' })
+  expect(await created(one)).toMatchObject({ status: 'completed', counters: { skipped: 1 } })
+  isBroken = false
+  expect(await synced(one)).toMatchObject({ status: 'completed', counters: { changed: 1, skipped: 0, chunks: 1 } })
+  expect(await pointsOf(one.store)).toHaveLength(2)
+  // Now the same commit is one request again.
+  one.origin.calls = []
+  await synced(one)
+  expect(one.origin.calls).toEqual(['head'])
+})
+
+test('an update of a repository that is parked by the update before is checked again', async () => {
+  const one = world()
+  one.origin.commit({ a: 'alpha\n' }, 'master')
+  await created(one, { branch: 'master' })
+  one.origin.commit({ a: 'beta\n' }, 'release')
+  await one.repos.update('r', { branch: 'relaese' })
+  await one.replica.runOnce()
+  expect((await one.repos.show('r')).text).toMatch(/^updating: .*no branch "relaese"/)
+  await one.repos.update('r', { branch: 'release' })
+  const [before] = await one.repos.syncs('r')
+  for (let i = 0; (await one.repos.syncs('r'))[0]!._id === before!._id && i < 20; i += 1) await one.replica.runOnce()
+  expect(await settled(one, 'r')).toMatchObject({ status: 'completed', head: { branch: 'release' } })
+  expect((await one.repos.show('r')).repository).toMatchObject({ phase: 'Created', synced: { branch: 'release' } })
+})

@@ -5,6 +5,8 @@ import { type SyncContext, specOf } from './context.js'
 export interface Checked {
   readonly files: number
   readonly chunks: number
+  /** The files that the model failed on. */
+  readonly notEmbedded: number
   /** The difference that was found, in words; undefined: none. */
   readonly problem: string | undefined
   /** The files whose points were wrong: the next listing sees them as changed. */

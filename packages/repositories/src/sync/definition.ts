@@ -29,7 +29,8 @@ export const repositoryDefinition = ({ lockTimeout = '30s' }: SyncLifecycleSetti
       Deleted: { final: true, keepFor: '1h' },
     },
     rules: [
-      { when: 'Updating', from: ['Creating', 'Created'], moveTo: 'Updating', setState: 'Running' },
+      // From Updating too: it may be parked there, and begins anew with what was changed.
+      { when: 'Updating', from: ['Creating', 'Created', 'Updating'], moveTo: 'Updating', setState: 'Running' },
       { when: 'Deleted', from: 'any', moveTo: 'Deleting' },
     ],
     lockTimeout,

@@ -67,7 +67,10 @@ export interface Repository extends RepositoryFields {
   readonly phase?: string
   /** Absent: no sync has passed its check yet. */
   readonly synced?: Synced
-  /** The fence of the sync that has begun to index since then: its points aren't those of `synced.commit` alone. Absent: none has. */
+  /**
+   * The fence of the sync that has begun to index since then: its points aren't those of `synced.commit` alone. It stays if the model failed on files:
+   * the next sync lists, whatever the commit. Absent: all is in sync with `synced.commit`.
+   */
   readonly indexing?: number
 }
 

@@ -6,11 +6,14 @@ import { elapsed } from '../time.js'
 import { type Point, pointId } from '../vectors/index.js'
 import { type SyncContext, versionOf } from './context.js'
 import type { FileRecord, PlannedFile, Repository, SyncCounters, SyncStages } from './documents.js'
+import { NOT_EMBEDDED } from './records.js'
 
 /** The points of one write. */
 const UPSERT = 500
 /** The tries of a batch after which a file that the model fails on is put into the records as such, and the others go on. */
 const TRIES = 3
+/** So many files that the model fails on, and none that it doesn't: the model fails, not its texts. */
+const OF_MODEL = 3
 
 interface IndexedFile {
   readonly file: PlannedFile
@@ -134,12 +137,15 @@ async function vectorsOf({ embeddings }: SyncContext, files: readonly IndexedFil
     }
     return { files: done, ...sum }
   }
+  let failed = 0
   for (const file of files) {
     try {
       done.push({ ...file, vectors: await embed(file.chunks) })
     } catch (error) {
-      if (!isOfText(error)) throw error
-      done.push({ ...file, chunks: [], vectors: [], reason: `not embedded: ${error.message}`.slice(0, 500) })
+      failed += 1
+      const isOfModel = failed >= OF_MODEL && sum.embedded + sum.reused === 0
+      if (isOfModel || !isOfText(error)) throw error
+      done.push({ ...file, chunks: [], vectors: [], reason: `${NOT_EMBEDDED}: ${error.message}`.slice(0, 500) })
     }
   }
   return { files: done, ...sum }
@@ -181,7 +187,7 @@ function recordOf(
     blob: file.blob,
     ...(file.skipped ? { skipped: file.skipped } : {}),
     // A file that wasn't embedded is tried again by the next sync.
-    version: reason?.startsWith('not embedded') ? 'not embedded' : version,
+    version: reason?.startsWith(NOT_EMBEDDED) ? NOT_EMBEDDED : version,
     bytes,
     lines,
     chunks: chunks.length,

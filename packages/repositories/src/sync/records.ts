@@ -3,6 +3,9 @@ import type { Collection, Db } from 'mongodb'
 import type { RecordedFile } from '../compare/index.js'
 import { type Batch, COLLECTIONS, type FileRecord, type PlannedChanges, type PlannedFile } from './documents.js'
 
+/** The version of a file that the model failed on: every listing sees it as changed. */
+export const NOT_EMBEDDED = 'not embedded'
+
 const BATCH_FILES = 200
 const REMOVED_PATHS = 1_000
 /** The bytes that count for a file where the listing doesn't say its size. */
@@ -40,15 +43,16 @@ export class Records {
       .toArray()
   }
 
-  /** The number of files and chunks of a repository. */
-  async count(repository: string): Promise<{ files: number; chunks: number }> {
+  /** The number of files and chunks of a repository, and of the files that the model failed on. */
+  async count(repository: string): Promise<{ files: number; chunks: number; notEmbedded: number }> {
+    const notEmbedded = { $sum: { $cond: [{ $eq: ['$version', NOT_EMBEDDED] }, 1, 0] } }
     const [found] = await this.files
-      .aggregate<{ files: number; chunks: number }>([
+      .aggregate<{ files: number; chunks: number; notEmbedded: number }>([
         { $match: { repository } },
-        { $group: { _id: null, files: { $sum: 1 }, chunks: { $sum: '$chunks' } } },
+        { $group: { _id: null, files: { $sum: 1 }, chunks: { $sum: '$chunks' }, notEmbedded } },
       ])
       .toArray()
-    return { files: found?.files ?? 0, chunks: found?.chunks ?? 0 }
+    return { files: found?.files ?? 0, chunks: found?.chunks ?? 0, notEmbedded: found?.notEmbedded ?? 0 }
   }
 
   async chunksByPath(repository: string): Promise<Map<string, { chunks: number; blob: string }>> {

@@ -130,10 +130,10 @@ export const syncHandlers = (context: SyncContext) => ({
         set: await ended(context, doc, new Error(`${text}, after ${rounds} rounds of mending`)),
       })
     }
-    const { files, chunks } = checked
+    const { files, chunks, notEmbedded } = checked
     const at = await serverTime(context.db, doc._id)
     const synced: Synced = { ...head, at, settings, collection, files, chunks, fence: step.fence }
-    await storeSynced(context, repository, synced, step)
+    await storeSynced(context, repository, synced, step, notEmbedded > 0)
     await context.records.dropPlans(doc._id)
     const { startedAt = at } = doc
     const set = { status: 'completed' as const, completedAt: at, durationSeconds: seconds(startedAt, at) }
@@ -192,13 +192,22 @@ async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], r
   })
 }
 
-/** Stores what was checked, unless a later sync has; then removes the points from the collection of another model. */
-async function storeSynced(context: SyncContext, repository: Repository, synced: Synced, step: Steps['Checking']) {
+/**
+ * Stores what was checked, unless a later sync has; then removes the points from the collection of another model. With files that the model failed on
+ * it stays marked, so that the next sync lists and tries them again, at the same commit too.
+ */
+async function storeSynced(
+  context: SyncContext,
+  repository: Repository,
+  synced: Synced,
+  step: Steps['Checking'],
+  keepsMark: boolean,
+) {
   const { _id, synced: before } = repository
   const older = (field: string) => ({ $or: [{ [field]: { $exists: false } }, { [field]: { $lte: step.fence } }] })
   await repositoriesOf(context).updateOne({ _id, $and: [older('synced.fence'), older('indexing')] } as object, {
     $set: { synced },
-    $unset: { indexing: '' },
+    ...(keepsMark ? {} : { $unset: { indexing: '' } }),
   })
   if (!before || before.collection === synced.collection) return
   await ifThere(
