@@ -1,9 +1,10 @@
 import { expect, test } from '@jest/globals'
-import { BadEmbeddings, embeddings } from 'phaselock-repositories'
+import { Unavailable } from 'phaselock'
+import { BadEmbeddings, embeddings, type Source } from 'phaselock-repositories'
 import { hashedEmbedder } from '../hashed-embedder.js'
-import { pointsOf, useRepositories } from './support.js'
+import { countingEmbeddings, pointsOf, useRepositories } from './support.js'
 
-const { world, settled, created, synced } = useRepositories()
+const { database, world, settled, created, synced } = useRepositories()
 
 const filesOf = (name: string, count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`f${i}`, `${name} ${i}\n`]))
@@ -82,4 +83,83 @@ test('an update of a repository that is parked by the update before is checked a
   for (let i = 0; (await one.repos.syncs('r'))[0]!._id === before!._id && i < 20; i += 1) await one.replica.runOnce()
   expect(await settled(one, 'r')).toMatchObject({ status: 'completed', head: { branch: 'release' } })
   expect((await one.repos.show('r')).repository).toMatchObject({ phase: 'Created', synced: { branch: 'release' } })
+})
+
+test('a search compares no vectors of two models: it leaves out what is of the former one, in words', async () => {
+  const old = world()
+  old.origin.commit({ a: 'alpha\n' })
+  await created(old)
+  await created(old, { collection: 'more' }, 's')
+  const model = countingEmbeddings()
+  const embeddings = { ...model.embeddings, dimensions: 16 }
+  embeddings.embed = async (...args) => {
+    const made = await model.embeddings.embed(...args)
+    return { ...made, vectors: made.vectors.map((vector) => Float32Array.from([...vector, ...vector])) }
+  }
+  const one = world({ store: old.store, sourceOf: () => old.origin.source(), embeddings })
+  await expect(one.repos.search('alpha\n')).rejects.toThrow(
+    'expected vectors of count with 16 dimensions; r, s: of another model until their next sync',
+  )
+  await expect(one.repos.search('alpha\n', { repository: 's' })).rejects.toThrow('; s: of another model')
+  expect(await old.repos.search('alpha\n', { repository: 's' })).toHaveLength(1)
+  await synced(one, 's')
+  expect(await one.repos.search('alpha\n')).toMatchObject([{ repository: 's', path: 'a' }])
+  expect(one.logger.lines.map(({ message }) => message)).toContain(
+    'a search leaves repositories out: expected vectors of count with 16 dimensions; r: of another model until their next sync',
+  )
+  await synced(one, 'r')
+  expect(await one.repos.search('alpha\n')).toHaveLength(2)
+})
+
+const syncs = () => database.db.collection('RepositorySync')
+
+test('a step that always runs into its timeout ends the sync, and the next one begins', async () => {
+  let isHanging = true
+  const one = world({
+    lockTimeout: '1s',
+    sourceOf: () => {
+      const source: Source = one.origin.source()
+      const { blobs } = source
+      source.blobs = async function* (head, ids, options) {
+        if (isHanging)
+          await new Promise((_, reject) => options.signal.addEventListener('abort', () => reject(new Unavailable('x'))))
+        yield* blobs(head, ids, options)
+      }
+      return source
+    },
+  })
+  const lifecycle = one.repos.lifecycles.find(({ model }) => model.name === 'repository-sync')!
+  Object.assign(lifecycle.model.settings, { stepTimeoutMs: 50 })
+  one.origin.commit({ a: 'alpha\n' })
+  expect(await created(one)).toMatchObject({
+    status: 'failed',
+    error: { message: expect.stringContaining('step timeout') },
+  })
+  isHanging = false
+  Object.assign(lifecycle.model.settings, { stepTimeoutMs: 60_000 })
+  expect(await synced(one)).toMatchObject({ status: 'completed' })
+}, 30_000)
+
+test.each([
+  ['claims', 'replicas in a row were lost while they worked on its step in Indexing'],
+  ['attempts', 'errors in a row'],
+])('a sync whose step has too many %s ends as Failed, and the next one begins', async (field, message) => {
+  const one = world()
+  one.origin.commit({ a: 'alpha\n' })
+  let isFirst = true
+  one.origin.before = async (call) => {
+    if (call !== 'blobs') return
+    if (!isFirst) throw new Error('its handler was called again')
+    isFirst = false
+    throw new Unavailable('away')
+  }
+  await one.repos.create('r', { url: 'https://git.example/a', collection: 'code' })
+  for (let i = 0; isFirst && i < 20; i += 1) await one.replica.runOnce()
+  await syncs().updateOne({ phase: 'Indexing' }, { $set: { [`progress.${field}`]: 10 } })
+  expect(await settled(one, 'r')).toMatchObject({
+    status: 'failed',
+    error: { message: expect.stringContaining(message) },
+  })
+  one.origin.before = () => {}
+  expect(await synced(one)).toMatchObject({ status: 'completed' })
 })

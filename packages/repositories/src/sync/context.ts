@@ -44,7 +44,7 @@ export const settingsOf = (context: SyncContext, repository: RepositoryFields): 
 
 /**
  * The collection for the points of a repository: of its own name for it, unless that was made for another model. Then one with an ending, so vectors
- * of two models are never mixed, and searches go on in the old one until the new one is complete.
+ * of two models are never mixed, and processes with the former model search the old one until the new one is complete.
  */
 export async function collectionFor(context: SyncContext, name: string, signal: AbortSignal): Promise<string> {
   const spec = specOf(context)

@@ -54,6 +54,8 @@ export const syncDefinition = ({ lockTimeout = '30s', limits = LIMITS, keepFor =
     lockTimeout,
     limits,
     stepTimeout: '30m',
+    // Lost replicas are counted by the sync itself: parked it would keep all later ones from beginning.
+    maxClaims: 1_000,
     // A step a batch: 500 for 100,000 files.
     backOff: { afterSteps: 10_000 },
   })

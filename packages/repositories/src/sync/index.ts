@@ -12,6 +12,7 @@ export type {
 export {
   type Found,
   NoSuchRepository,
+  OtherModel,
   type Repositories,
   type RepositoriesOptions,
   repositories,

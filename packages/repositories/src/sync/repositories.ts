@@ -42,7 +42,7 @@ export interface RepositoriesOptions extends SyncLifecycleSettings {
   readonly schedules?: ((tasks: Readonly<Record<string, Task>>) => Schedules) | undefined
   /** Wraps each handler. */
   readonly wrap?: WrapHandler | undefined
-  /** The destination of log lines of the schedules that it makes itself. */
+  /** The destination of log lines of searches, and of the schedules that it makes itself. Default: warnings on standard error. */
   readonly logger?: Logger | undefined
 }
 
@@ -97,6 +97,19 @@ export class NoSuchRepository extends Error {
   }
 }
 
+/** The vectors of these repositories are of another model than the one that questions are embedded with. */
+export class OtherModel extends Error {
+  override readonly name = 'OtherModel'
+  constructor(
+    readonly ids: readonly string[],
+    /** The model in force, in words. */
+    readonly model: string,
+  ) {
+    const more = ids.length > 10 ? ` and ${ids.length - 10} more` : ''
+    super(`expected vectors of ${model}; ${ids.slice(0, 10).join(', ')}${more}: of another model until their next sync`)
+  }
+}
+
 /**
  * Repositories that are kept in sync with a vector store: their lifecycles, and what their owners do with them.
  * @example
@@ -117,6 +130,7 @@ export class Repositories {
   readonly lifecycles: readonly RunnableLifecycle[]
   readonly schedules: Schedules
   private readonly context: SyncContext
+  private readonly warn: (text: string) => void
   private readonly repositories: Bound<ReturnType<typeof repositoryDefinition>>
   private readonly syncsOf: Bound<ReturnType<typeof syncDefinition>>
   private readonly shown: Shown
@@ -143,6 +157,7 @@ export class Repositories {
     context.schedules = options.schedules?.(tasks) ?? new Schedules({ db, tasks, logger })
     this.repositories = bindLifecycle(repositoryDefinition(settings).handle(repositoryHandlers(context)), { db, wrap })
     this.context = context
+    this.warn = (text) => (logger ? logger.warn(text) : process.emitWarning(text))
     this.schedules = context.schedules
     this.shown = new Shown(db)
     this.lifecycles = [this.repositories, this.syncsOf, ...this.schedules.lifecycles]
@@ -214,14 +229,17 @@ export class Repositories {
     return this.context.records.list(id, under)
   }
 
-  /** Searches what was synced. @returns best first @throws NoSuchRepository */
+  /**
+   * Searches what was synced. Repositories whose vectors are of another model than this process's are left out, with a warning in the log.
+   * @returns best first @throws NoSuchRepository, OtherModel if there are no others
+   */
   async search(question: string, options: SearchOptions = {}): Promise<Found[]> {
     const { repository, path, limit = 10, signal } = checkOptions('search', SEARCH, options)
     const most = Math.max(1, Math.min(100, limit))
     const all = repository === undefined ? await this.synced() : [await this.document(repository)]
     const commits = new Map(all.map(({ _id, synced }) => [_id, synced?.commit ?? '']))
-    const collections = new Set(all.flatMap(({ synced }) => synced?.collection ?? []))
-    if (collections.size === 0) return []
+    const collections = await this.searchable(all, signal)
+    if (collections.length === 0) return []
     const { store, embeddings } = this.context
     const { vectors } = await embeddings.embed([question], { signal: signal ?? new AbortController().signal })
     const hits: Hit[] = []
@@ -240,6 +258,23 @@ export class Repositories {
         ...{ repository: of, path: at, fromLine, toLine, score, text },
         commit: commits.get(of) ?? '',
       }))
+  }
+
+  /** The collections of these repositories with vectors that a question of this process's model can be compared with. @throws OtherModel */
+  private async searchable(all: readonly Repository[], signal: AbortSignal | undefined): Promise<string[]> {
+    const { store, embeddings } = this.context
+    const names = [...new Set(all.flatMap(({ synced }) => synced?.collection ?? []))]
+    const found = await Promise.all(names.map((name) => store.describe(name, { signal })))
+    const others = names.filter((_, i) => {
+      const { model, dimensions } = found[i] ?? embeddings
+      return model !== embeddings.model || dimensions !== embeddings.dimensions
+    })
+    if (others.length === 0) return names
+    const ids = all.filter(({ synced }) => synced && others.includes(synced.collection)).map(({ _id }) => _id)
+    const error = new OtherModel(ids, `${embeddings.model} with ${embeddings.dimensions} dimensions`)
+    if (others.length === names.length) throw error
+    this.warn(`a search leaves repositories out: ${error.message}`)
+    return names.filter((name) => !others.includes(name))
   }
 
   private async document(id: string): Promise<Repository> {

@@ -1,4 +1,4 @@
-import { type Outcome, type Step, Unavailable } from 'phaselock'
+import { type Outcome, type Step, StepAborted, Unavailable } from 'phaselock'
 import { EmbeddingsRefused } from '../embeddings/index.js'
 import { CommitGone, isSourceProblem, type Source } from '../source/index.js'
 import { elapsed } from '../time.js'
@@ -24,6 +24,8 @@ type Doc = Readonly<RepositorySync>
 
 /** The errors in a row after which a sync has failed: it is open for some eight minutes of pauses, and the next one begins anew. */
 const TRIES = 10
+/** The claims of one step after which the sync has failed: each replica before has ended without a word. */
+const MOST_CLAIMS = 5
 /** The rounds of listing again after which a sync has failed: a store that still isn't right, or a commit that is always gone. */
 const ROUNDS = 3
 /** The time that a sync waits for access that it had when it began. */
@@ -144,18 +146,32 @@ export const syncHandlers = (context: SyncContext) => ({
     step.moveTo('Failed', { set: await ended(context, doc, new Error('the sync was cancelled')) }),
 })
 
-/** A handler whose errors, too many in a row, end the sync as Failed: one that is parked would keep all later ones from beginning. */
+/**
+ * A handler whose errors, too many in a row, end the sync as Failed: one that is parked would keep all later ones from beginning. A step that ends by
+ * its timeout, and one that its replica doesn't survive, count as well.
+ */
 function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking'], O>(
   context: SyncContext,
   handler: (doc: Doc, step: S) => Promise<O>,
 ) {
   return async (doc: Doc, step: S): Promise<O | Outcome<'Failed', RepositorySync>> => {
+    const fail = async (problem: Error) =>
+      (step as Step<'Failed', RepositorySync>).moveTo('Failed', { set: await ended(context, doc, problem) })
+    const { claims = 1, error: last } = step.progress
+    if (claims > MOST_CLAIMS)
+      return fail(new Error(`${claims - 1} replicas in a row were lost while they worked on its step in ${doc.phase}`))
+    // The handler didn't return at the last try either, whatever its signal said.
+    if (step.attempt > TRIES) return fail(new Error(last?.message ?? `${TRIES} errors in a row`))
     try {
       return await handler(doc, step)
     } catch (error) {
-      if (error instanceof Unavailable || step.signal.aborted || step.attempt < TRIES) throw error
-      const problem = error instanceof Error ? error : new Error(String(error))
-      return (step as Step<'Failed', RepositorySync>).moveTo('Failed', { set: await ended(context, doc, problem) })
+      const reason: unknown = step.signal.aborted ? step.signal.reason : undefined
+      const isLate = reason instanceof StepAborted && reason.why === 'step timeout'
+      // What a call makes of the abort, such as an outage, isn't the cause.
+      if (isLate && step.attempt < TRIES) throw reason
+      if (!isLate && (error instanceof Unavailable || reason !== undefined || step.attempt < TRIES)) throw error
+      const problem = isLate ? reason : error
+      return fail(problem instanceof Error ? problem : new Error(String(problem)))
     }
   }
 }
