@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, expect, test } from '@jest/globals'
+import { Unavailable } from 'phaselock'
 import { Output } from '../../src/cli/output.js'
 import { runCli } from '../../src/cli/run.js'
 import { useRepositories } from '../repositories/sync/support.js'
@@ -50,6 +51,21 @@ describe('phaselock repositories', () => {
     await database.db
       .collection('Repository')
       .updateOne({}, [{ $set: { 'synced.at': { $subtract: ['$$NOW', 13 * 3_600_000] } } }])
+    expect((await run('check')).out).toContain('no sync has succeeded for 13.0 h, more than twice its interval')
+  })
+
+  test('reports a repository that never had a success, once twice its interval is over', async () => {
+    const one = world()
+    one.origin.before = (call) => {
+      if (call === 'tree') throw new Unavailable('away')
+    }
+    one.origin.commit({ a: 'alpha\n' })
+    await one.repos.create('r', { url: 'https://git.example/a', collection: 'code', schedule: { every: '6h' } })
+    for (let i = 0; i < 5; i += 1) await one.replica.runOnce()
+    expect((await run('check')).out).not.toContain('no sync has succeeded')
+    await database.db
+      .collection('Repository')
+      .updateOne({}, [{ $set: { createdAt: { $subtract: ['$$NOW', 13 * 3_600_000] } } }])
     expect((await run('check')).out).toContain('no sync has succeeded for 13.0 h, more than twice its interval')
   })
 

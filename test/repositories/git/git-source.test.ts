@@ -205,6 +205,34 @@ describe('the cache', () => {
     await small.clear()
   })
 
+  test('removes nothing that is worked on or held again', async () => {
+    const small = new GitCache({ folder: caches, maxBytes: 0 })
+    const held = await small.hold('key', 'sha1', signal)
+    const go = Promise.withResolvers<void>()
+    const working = small.alone(held.folder, async () => {
+      await go.promise
+      return existsSync(join(held.folder, 'HEAD'))
+    })
+    const letting = held[Symbol.asyncDispose]()
+    await Promise.race([letting, new Promise((resolve) => setTimeout(resolve, 200))])
+    const again = small.hold('key', 'sha1', signal)
+    go.resolve()
+    expect(await working).toBe(true)
+    await letting
+    await using later = await again
+    expect(existsSync(join(later.folder, 'HEAD'))).toBe(true)
+  })
+
+  test('is opened again after its folder could not be made', async () => {
+    const folder = join(caches, 'file')
+    await writeFile(folder, '')
+    const blocked = new GitCache({ folder })
+    await expect(blocked.hold('key', 'sha1', signal)).rejects.toThrow('EEXIST')
+    await rm(folder)
+    await using held = await blocked.hold('key', 'sha1', signal)
+    expect(existsSync(join(held.folder, 'HEAD'))).toBe(true)
+  })
+
   test('of a process that has ended is adopted, without the locks that it left', async () => {
     await repository.commit({ a: '1' })
     const head = await headOf(source)
@@ -370,6 +398,15 @@ test('a server that is away, and one that breaks off, are tried later', async ()
   expect(await errorOf(treeOf(source, head))).toMatchObject({ name: 'Unavailable' })
   const away = gitSource({ url: 'http://127.0.0.1:1/project.git', cache })
   expect(await errorOf(headOf(away))).toMatchObject({ name: 'Unavailable' })
+})
+
+test('what is in a URL is no answer of its server', async () => {
+  server.intercept = (_request, response) => {
+    response.writeHead(418).end()
+    return true
+  }
+  const named = gitSource({ url: `${server.url}/gnutls/SSL.git`, cache })
+  expect(await errorOf(headOf(named))).toMatchObject({ name: 'GitFailed' })
 })
 
 test('a server that hangs is left when the step is told to end', async () => {

@@ -163,3 +163,84 @@ test.each([
   one.origin.before = () => {}
   expect(await synced(one)).toMatchObject({ status: 'completed' })
 })
+
+test('points of the former model go with the next completion, if the store was away when they should have gone', async () => {
+  const name = 'c'.repeat(60)
+  const old = world()
+  old.origin.commit({ a: 'alpha\n' })
+  await created(old, { collection: name })
+  const embeddings = { ...old.model.embeddings, model: 'other' }
+  const one = world({ store: old.store, sourceOf: () => old.origin.source(), embeddings })
+  const remove = one.store.delete
+  let isAway = true
+  one.store.delete = async (...args) => {
+    const [collection, { paths }] = args
+    if (isAway && collection === name && paths === undefined) {
+      isAway = false
+      throw new Unavailable('the store is away')
+    }
+    return remove.apply(one.store, args)
+  }
+  const sync = await synced(one)
+  expect(sync).toMatchObject({ status: 'completed' })
+  expect(isAway).toBe(false)
+  // PostgreSQL cuts longer names.
+  expect(sync.collection).toHaveLength(63)
+  expect(await pointsOf(one.store, 'r', name)).toEqual([])
+  expect(await pointsOf(one.store, 'r', sync.collection)).toHaveLength(1)
+})
+
+test('another maxFileBytes counts for a source whose listing has no sizes', async () => {
+  const one = world()
+  one.origin.hasSizes = false
+  one.origin.commit({ a: 'alpha\n', large: 'x'.repeat(90) })
+  await created(one, { maxFileBytes: 50 })
+  expect((await one.repos.files('r')).map(({ reason }) => reason)).toEqual([undefined, 'too large'])
+  const [before] = await one.repos.syncs('r')
+  await one.repos.update('r', { maxFileBytes: 100 })
+  for (let i = 0; (await one.repos.syncs('r'))[0]!._id === before!._id && i < 20; i += 1) await one.replica.runOnce()
+  expect(await settled(one, 'r')).toMatchObject({ status: 'completed', counters: { skipped: 0 } })
+  expect((await one.repos.files('r')).map(({ reason }) => reason)).toEqual([undefined, undefined])
+})
+
+test('an update during Checking counts in the sync that is open', async () => {
+  const one = world()
+  one.origin.commit({ a: 'alpha\n', b: 'beta\n' })
+  const { count } = one.store
+  let isFirst = true
+  one.store.count = async (...args) => {
+    if (isFirst) {
+      isFirst = false
+      await one.repos.update('r', { exclude: ['b'] })
+    }
+    return count.apply(one.store, args)
+  }
+  await one.repos.create('r', { url: 'https://git.example/a', collection: 'code' })
+  await settled(one, 'r')
+  expect((await one.repos.syncs('r')).at(-1)).toMatchObject({ status: 'completed', result: { files: 1 } })
+})
+
+test("an end drops a sync's plans, except that of a later holder", async () => {
+  const one = world()
+  one.origin.commit({ a: 'alpha\n' })
+  const batches = database.db.collection<{ _id: string }>('repositories.batches')
+  one.origin.before = async (call) => {
+    if (call !== 'blobs') return
+    const plan = (await batches.findOne({}))!
+    await batches.insertOne({ ...plan, _id: 'later', fence: Number.MAX_SAFE_INTEGER } as never)
+  }
+  await created(one)
+  expect((await batches.find().toArray()).map(({ _id }) => _id)).toEqual(['later'])
+})
+
+test('a repository that was removed takes no update, and is shown as removed; its syncs have an index', async () => {
+  const one = world()
+  one.origin.commit({ a: 'alpha\n' })
+  await created(one)
+  await one.repos.remove('r')
+  await expect(one.repos.update('r', { exclude: ['b'] })).rejects.toThrow('repository r: it was removed')
+  for (let i = 0; i < 10; i += 1) await one.replica.runOnce()
+  expect(await one.repos.show('r')).toMatchObject({ repository: { phase: 'Deleted' }, text: 'removed' })
+  await expect(one.repos.update('r', { exclude: ['b'] })).rejects.toThrow('repository r: it was removed')
+  expect((await syncs().indexes()).map(({ key }) => key)).toContainEqual({ repository: 1, createdAt: -1 })
+})

@@ -26,6 +26,8 @@ export class MemoryRepository {
   calls: string[] = []
   /** Called before each call; what it throws, the call throws. */
   before: (call: string) => void | Promise<void> = () => {}
+  /** False: its listings have no sizes, like those of GitLab. */
+  hasSizes = true
   /** The content that it has lost. */
   gone: string | undefined
 
@@ -55,7 +57,7 @@ export class MemoryRepository {
       async *tree({ commit }): AsyncGenerator<TreeEntry> {
         await self.called('tree')
         for (const [path, text] of self.trees.get(commit)!)
-          yield { path, blob: sha1(text), kind: 'file', bytes: Buffer.byteLength(text) }
+          yield { path, blob: sha1(text), kind: 'file', bytes: self.hasSizes ? Buffer.byteLength(text) : undefined }
       },
       async *blobs({ commit }, blobs, { maxBytes }) {
         await self.called('blobs')

@@ -17,14 +17,16 @@ export const checkRepositories: PackageCheck = async (db) => {
     if (/^(creating|updating): /.test(text))
       return [{ about, problem: text, advice: 'correct it with repositories().update(), or unpark it' }]
     const interval = intervalMs(repository, now)
-    const since = now && repository.synced ? now.getTime() - repository.synced.at.getTime() : 0
+    const { synced, createdAt } = repository
+    const from = synced?.at ?? createdAt
+    const since = now && from ? now.getTime() - from.getTime() : 0
     if (interval === undefined || since <= 2 * interval) return []
     const hours = (since / 3_600_000).toFixed(1)
     return [
       {
         about,
         problem: `no sync has succeeded for ${hours} h, more than twice its interval`,
-        advice: `phaselock show ${sync?._id ?? ''}`,
+        advice: `phaselock repositories show ${repository._id}`,
       },
     ]
   })

@@ -33,14 +33,18 @@ export const specOf = ({ embeddings, chunks }: SyncContext): CollectionSpec => (
 const hashOf = (value: unknown): string => createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 16)
 
 /** The settings that a file's chunks depend on, besides its content, as a hash. */
-export const versionOf = (context: SyncContext, { encodings = [] }: RepositoryFields): string =>
-  hashOf([specOf(context), encodings])
+export const versionOf = (context: SyncContext, { encodings = [], maxFileBytes }: RepositoryFields): string =>
+  // A listing without sizes leaves it to the content to be too large.
+  hashOf([specOf(context), encodings, ...(maxFileBytes === undefined ? [] : [maxFileBytes])])
 
 /** The settings that a repository's points depend on, besides the commit, as a hash. */
 export const settingsOf = (context: SyncContext, repository: RepositoryFields): string => {
   const { url, branch = null, include = [], exclude = [], maxFileBytes = null, collection } = repository
   return hashOf([versionOf(context, repository), url, branch, include, exclude, maxFileBytes, collection])
 }
+
+/** The characters that the name of a table of PostgreSQL has at most. */
+const LONGEST_NAME = 63
 
 /**
  * The collection for the points of a repository: of its own name for it, unless that was made for another model. Then one with an ending, so vectors
@@ -50,7 +54,7 @@ export async function collectionFor(context: SyncContext, name: string, signal: 
   const spec = specOf(context)
   const found = await context.store.describe(name, { signal })
   const isOther = found !== undefined && hashOf([found.model, found.dimensions, found.chunker]) !== specHash(spec)
-  const collection = isOther ? `${name}_${specHash(spec).slice(0, 8)}` : name
+  const collection = isOther ? `${name.slice(0, LONGEST_NAME - 9)}_${specHash(spec).slice(0, 8)}` : name
   await context.store.create(collection, spec, { signal })
   return collection
 }
@@ -65,6 +69,12 @@ export async function serverTime(db: Db, sync: string): Promise<Date> {
     .toArray()
   if (!found) throw new Error(`the sync ${sync} was deleted while it was open`)
   return found.now
+}
+
+/** The collections that may hold points of a repository: those that its syncs have used. */
+export async function collectionsOf(db: Db, { _id, synced }: Repository): Promise<string[]> {
+  const used = await db.collection<RepositorySync>(COLLECTIONS.syncs).distinct('collection', { repository: _id })
+  return [...new Set([synced?.collection, ...used])].filter((name) => name !== undefined)
 }
 
 export const repositoryOf = (db: Db, id: string): Promise<Repository | null> =>

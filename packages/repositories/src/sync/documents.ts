@@ -162,6 +162,8 @@ export interface PlannedFile {
 export interface Batch {
   readonly _id: string
   readonly sync: string
+  /** That of the step that made the plan. */
+  readonly fence: number
   readonly files?: readonly PlannedFile[]
   readonly removed?: readonly string[]
 }

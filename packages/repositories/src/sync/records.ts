@@ -25,7 +25,7 @@ export class Records {
   async createIndexes(): Promise<void> {
     await this.files.createIndex({ repository: 1, path: 1 })
     await this.batches.createIndex({ sync: 1 })
-    await this.db.collection(COLLECTIONS.syncs).createIndex({ repository: 1, startedAt: -1 })
+    await this.db.collection(COLLECTIONS.syncs).createIndex({ repository: 1, createdAt: -1 })
   }
 
   /** The fields of each file that a comparison needs. */
@@ -103,7 +103,7 @@ export class Records {
     changes: PlannedChanges,
     bytesOf: (file: PlannedFile) => number | undefined,
   ): Promise<{ toIndex: number; toRemove: number; filesToIndex: number }> {
-    await this.dropPlans(sync)
+    await this.dropPlans(sync, fence)
     const files = [...changes.added, ...changes.changed, ...changes.renamed.map(({ file }) => file)]
     const parts = batched(files, bytesOf)
     const gone = [...changes.gone, ...changes.renamed.map(({ from }) => from)]
@@ -111,8 +111,8 @@ export class Records {
       gone.slice(i * REMOVED_PATHS, (i + 1) * REMOVED_PATHS),
     )
     const documents: Batch[] = [
-      ...parts.map((part, i) => ({ _id: batchId(sync, fence, 'index', i), sync, files: part })),
-      ...removals.map((removed, i) => ({ _id: batchId(sync, fence, 'remove', i), sync, removed })),
+      ...parts.map((part, i) => ({ _id: batchId(sync, fence, 'index', i), sync, fence, files: part })),
+      ...removals.map((removed, i) => ({ _id: batchId(sync, fence, 'remove', i), sync, fence, removed })),
     ]
     for (let from = 0; from < documents.length; from += 100)
       await this.batches.insertMany(documents.slice(from, from + 100))
@@ -127,8 +127,9 @@ export class Records {
     return found
   }
 
-  async dropPlans(sync: string): Promise<void> {
-    await this.batches.deleteMany({ sync })
+  /** Drops the plans of a sync, except those of a later holder. */
+  async dropPlans(sync: string, fence: number): Promise<void> {
+    await this.batches.deleteMany({ sync, fence: { $not: { $gt: fence } } })
   }
 }
 

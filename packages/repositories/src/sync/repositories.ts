@@ -179,10 +179,12 @@ export class Repositories {
     const { _id, ...fields } = { ...ownFields(before), ...changes }
     checkRepository(id, present(fields) as RepositoryFields)
     const removed = Object.entries(changes).filter(([, value]) => value === undefined)
-    await this.context.db.collection<Repository>(COLLECTIONS.repositories).updateOne({ _id: id }, {
+    const filter = { _id: id, state: { $ne: 'Deleted' as const } }
+    const { matchedCount } = await this.context.db.collection<Repository>(COLLECTIONS.repositories).updateOne(filter, {
       ...(Object.keys(present(changes)).length > 0 ? { $set: present(changes) } : {}),
       ...(removed.length > 0 ? { $unset: Object.fromEntries(removed.map(([name]) => [name, ''])) } : {}),
     } as object)
+    if (matchedCount === 0) throw new InvalidRepository(id, ['it was removed: create it again once it is gone'])
     await this.repositories.setState(id, 'Updating')
   }
 

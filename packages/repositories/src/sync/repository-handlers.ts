@@ -1,8 +1,8 @@
 import { isSourceProblem } from '../source/index.js'
 import { CollectionMissing, InvalidCollection, NotOurCollection } from '../vectors/index.js'
-import { collectionFor, type SyncContext } from './context.js'
+import { collectionFor, collectionsOf, type SyncContext } from './context.js'
 import type { repositoryDefinition } from './definition.js'
-import { COLLECTIONS, type Repository, type RepositorySync } from './documents.js'
+import type { Repository } from './documents.js'
 import { repositoryProblems, scheduleIdOf, scheduleOf } from './repository-fields.js'
 
 type Steps = ReturnType<typeof repositoryDefinition>['$step']
@@ -58,9 +58,7 @@ async function deleting(context: SyncContext, doc: Doc, step: Steps['Deleting'])
     return open > 0 ? step.wait('its sync to end', { on: 'sync', for: '1s' }) : step.again({ step: 'points' })
   }
   if (step.name === 'points') {
-    const used = await db.collection<RepositorySync>(COLLECTIONS.syncs).distinct('collection', { repository: doc._id })
-    const collections = new Set([doc.synced?.collection, ...used].filter((name) => name !== undefined))
-    for (const collection of collections) {
+    for (const collection of await collectionsOf(db, doc)) {
       try {
         await store.delete(collection, { repository: doc._id }, step)
       } catch (error) {

@@ -13,7 +13,7 @@ export interface ShownSync extends RepositorySync {
 
 /** A repository with its latest sync. */
 export interface ShownRepository {
-  readonly repository: Repository
+  readonly repository: Repository & { readonly createdAt?: Date }
   /** Absent: none has begun. */
   readonly sync?: ShownSync
   /** Its condition in a sentence: `syncing 412 of 2,000 files for 9 s by api-2`. */
@@ -101,6 +101,7 @@ function textOf(
     const why = parked?.outcome === 'park' ? parked.reason : (progress?.waitingFor ?? progress?.error?.message)
     return why === undefined ? phase.toLowerCase() : `${phase.toLowerCase()}: ${why}`
   }
+  if (phase === 'Deleted') return 'removed'
   if (!sync || !stored) return 'never synced'
   if (sync.status === 'running') {
     const from = sync.startedAt ?? stored.createdAt ?? now

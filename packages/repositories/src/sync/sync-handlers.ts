@@ -4,7 +4,15 @@ import { CommitGone, isSourceProblem, type Source } from '../source/index.js'
 import { elapsed } from '../time.js'
 import { CollectionMissing } from '../vectors/index.js'
 import { checkStore } from './checking.js'
-import { collectionFor, repositoryOf, type SyncContext, serverTime, settingsOf, versionOf } from './context.js'
+import {
+  collectionFor,
+  collectionsOf,
+  repositoryOf,
+  type SyncContext,
+  serverTime,
+  settingsOf,
+  versionOf,
+} from './context.js'
 import type { syncDefinition } from './definition.js'
 import {
   COLLECTIONS,
@@ -36,7 +44,9 @@ export const syncHandlers = (context: SyncContext) => ({
   Listing: guarded(context, async (doc, step: Steps['Listing']) => {
     const repository = await repositoryOf(context.db, doc.repository)
     if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+      return step.moveTo('Failed', {
+        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
+      })
     const { signal } = step
     try {
       const source = context.sourceOf(repository)
@@ -65,7 +75,7 @@ export const syncHandlers = (context: SyncContext) => ({
       // The head could be read a moment ago: a token has expired.
       if (!isGone && step.name === 'plan' && step.waitedMs < ACCESS_MS)
         return step.wait(error.message, { on: 'access' })
-      return step.moveTo('Failed', { set: await ended(context, doc, error) })
+      return step.moveTo('Failed', { set: await ended(context, doc, step.fence, error) })
     }
   }),
 
@@ -75,7 +85,9 @@ export const syncHandlers = (context: SyncContext) => ({
       return step.moveTo('Removing', { set: { next: 0 } })
     const repository = await repositoryOf(context.db, doc.repository)
     if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+      return step.moveTo('Failed', {
+        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
+      })
     // Its owner has changed what is indexed, and how: the rest of this plan would be of the former settings.
     if (settingsOf(context, repository) !== doc.settings) return step.moveTo('Listing')
     const { files = [] } = await context.records.batch(doc._id, plan, 'index', next)
@@ -99,7 +111,7 @@ export const syncHandlers = (context: SyncContext) => ({
       if (isSourceProblem(error) && step.waitedMs < ACCESS_MS) return step.wait(error.message, { on: 'access' })
       const isRefused = error instanceof EmbeddingsRefused && !mayBeText(error)
       if (!isGone && !isSourceProblem(error) && !isRefused) throw error
-      return step.moveTo('Failed', { set: await ended(context, doc, error) })
+      return step.moveTo('Failed', { set: await ended(context, doc, step.fence, error) })
     }
   }),
 
@@ -117,7 +129,9 @@ export const syncHandlers = (context: SyncContext) => ({
     const { head, collection, settings, rounds = 0, repository: id } = doc
     const repository = await repositoryOf(context.db, id)
     if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', { set: await ended(context, doc, new Error('the repository was deleted')) })
+      return step.moveTo('Failed', {
+        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
+      })
     if (!head || !collection || settings === undefined || settings !== settingsOf(context, repository))
       return step.moveTo('Listing')
     const checked = await checkStore(context, id, collection, doc.expected, step)
@@ -129,21 +143,24 @@ export const syncHandlers = (context: SyncContext) => ({
         return step.moveTo('Listing', { set: { rounds: rounds + 1, counters } })
       }
       return step.moveTo('Failed', {
-        set: await ended(context, doc, new Error(`${text}, after ${rounds} rounds of mending`)),
+        set: await ended(context, doc, step.fence, new Error(`${text}, after ${rounds} rounds of mending`)),
       })
     }
     const { files, chunks, notEmbedded } = checked
     const at = await serverTime(context.db, doc._id)
     const synced: Synced = { ...head, at, settings, collection, files, chunks, fence: step.fence }
     await storeSynced(context, repository, synced, step, notEmbedded > 0)
-    await context.records.dropPlans(doc._id)
+    await context.records.dropPlans(doc._id, step.fence)
+    // Its owner may have changed it in the meantime; the sync that this asked for was Skipped, because this one is open.
+    const now = await repositoryOf(context.db, id)
+    if (now && settings !== settingsOf(context, now)) return step.moveTo('Listing')
     const { startedAt = at } = doc
     const set = { status: 'completed' as const, completedAt: at, durationSeconds: seconds(startedAt, at) }
     return step.moveTo('Completed', { set: { ...set, result: { commit: head.commit, files, chunks } } })
   }),
 
   Cancelling: async (doc: Doc, step: Steps['Cancelling']) =>
-    step.moveTo('Failed', { set: await ended(context, doc, new Error('the sync was cancelled')) }),
+    step.moveTo('Failed', { set: await ended(context, doc, step.fence, new Error('the sync was cancelled')) }),
 })
 
 /**
@@ -156,7 +173,7 @@ function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking
 ) {
   return async (doc: Doc, step: S): Promise<O | Outcome<'Failed', RepositorySync>> => {
     const fail = async (problem: Error) =>
-      (step as Step<'Failed', RepositorySync>).moveTo('Failed', { set: await ended(context, doc, problem) })
+      (step as Step<'Failed', RepositorySync>).moveTo('Failed', { set: await ended(context, doc, step.fence, problem) })
     const { claims = 1, error: last } = step.progress
     if (claims > MOST_CLAIMS)
       return fail(new Error(`${claims - 1} replicas in a row were lost while they worked on its step in ${doc.phase}`))
@@ -209,7 +226,7 @@ async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], r
 }
 
 /**
- * Stores what was checked, unless a later sync has; then removes the points from the collection of another model. With files that the model failed on
+ * Stores what was checked, unless a later sync has; then removes the points from all other collections. With files that the model failed on
  * it stays marked, so that the next sync lists and tries them again, at the same commit too.
  */
 async function storeSynced(
@@ -219,16 +236,19 @@ async function storeSynced(
   step: Steps['Checking'],
   keepsMark: boolean,
 ) {
-  const { _id, synced: before } = repository
+  const { _id } = repository
   const older = (field: string) => ({ $or: [{ [field]: { $exists: false } }, { [field]: { $lte: step.fence } }] })
-  await repositoriesOf(context).updateOne({ _id, $and: [older('synced.fence'), older('indexing')] } as object, {
+  const filter = { _id, $and: [older('synced.fence'), older('indexing')] } as object
+  const { matchedCount } = await repositoriesOf(context).updateOne(filter, {
     $set: { synced },
     ...(keepsMark ? {} : { $unset: { indexing: '' } }),
   })
-  if (!before || before.collection === synced.collection) return
-  await ifThere(
-    context.store.delete(before.collection, { repository: _id }, { fence: step.fence, signal: step.signal }),
-  )
+  if (matchedCount === 0) return
+  // Not only from the one before: a try that stored `synced` may have failed here.
+  const { fence, signal } = step
+  for (const collection of await collectionsOf(context.db, repository))
+    if (collection !== synced.collection)
+      await ifThere(context.store.delete(collection, { repository: _id }, { fence, signal }))
 }
 
 /** A collection that was deleted has none of the points; Checking makes it again. */
@@ -246,8 +266,8 @@ const startOf = async ({ db }: SyncContext, { _id, startedAt }: Doc) =>
   startedAt ? {} : { startedAt: await serverTime(db, _id), counters: NO_COUNTERS, stages: NO_STAGES }
 
 /** The fields of a sync that has failed. */
-async function ended({ db, records }: SyncContext, doc: Doc, error: Error) {
-  await records.dropPlans(doc._id)
+async function ended({ db, records }: SyncContext, doc: Doc, fence: number, error: Error) {
+  await records.dropPlans(doc._id, fence)
   const at = await serverTime(db, doc._id)
   return {
     status: 'failed' as const,

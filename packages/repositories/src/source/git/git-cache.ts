@@ -58,7 +58,10 @@ export class GitCache {
 
   /** Holds the repository of this key until it is disposed of, and creates it where it isn't there. */
   async hold(key: string, format: 'sha1' | 'sha256', signal: AbortSignal): Promise<HeldRepository> {
-    this.opened ??= this.open()
+    this.opened ??= this.open().catch((error) => {
+      this.opened = undefined // the next hold tries again
+      throw error
+    })
     const folder = join(await this.opened, `${keyName(key)}-${format}`)
     this.holds.set(folder, (this.holds.get(folder) ?? 0) + 1)
     const held = { folder, [Symbol.asyncDispose]: () => this.letGo(folder) }
@@ -129,9 +132,11 @@ export class GitCache {
     let total = found.reduce((sum, { bytes }) => sum + bytes, 0)
     for (const { folder, bytes } of found.sort((a, b) => a.usedAt - b.usedAt)) {
       if (total <= this.maxBytes) return
-      if (this.holds.has(folder)) continue
-      await this.drop(folder)
-      total -= bytes
+      await this.alone(folder, async () => {
+        if (this.holds.has(folder)) return
+        await this.drop(folder)
+        total -= bytes
+      })
     }
   }
 

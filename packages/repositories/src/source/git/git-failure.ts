@@ -48,7 +48,9 @@ export function gitFailure(error: unknown, url: string, secrets: readonly string
   const safe = new GitFailed(error.command, error.code, stderr)
   if (isCommitRefused(safe)) return safe
   const seen = safe.message
-  for (const [pattern, meaning] of MEANINGS) if (pattern.test(stderr)) return meaning(url, seen)
+  // Without the URL: it may contain anything, such as `ssl`.
+  const said = stderr.replaceAll(url, '')
+  for (const [pattern, meaning] of MEANINGS) if (pattern.test(said)) return meaning(url, seen)
   return safe
 }
 

@@ -104,7 +104,7 @@ class GitSource implements Source {
         () => error,
         (failed: unknown) => failed,
       )
-      if (!signal.aborted) await this.cache.drop(folder)
+      if (!signal.aborted) await this.cache.alone(folder, () => this.cache.drop(folder))
       throw cause
     } finally {
       running.kill()
