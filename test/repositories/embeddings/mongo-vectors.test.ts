@@ -26,6 +26,20 @@ test('vectors are kept for 30 days by the server’s clock, and other processes 
   expect(indexes).toContainEqual(expect.objectContaining({ key: { keptUntil: 1 }, expireAfterSeconds: 0 }))
 })
 
+test('a vector that is read stays for 30 days more; a fresh one costs no write', async () => {
+  const kept = mongoVectors(database.db)
+  await embeddings(hashedEmbedder(), { kept }).embed(texts.slice(0, 3), { signal })
+  const records = database.db.collection<{ _id: string; keptUntil: Date }>('phaselock.vectors')
+  const [a, b, c] = await records.find().toArray()
+  const soon = new Date(Date.now() + 86_400_000)
+  await records.updateMany({ _id: { $in: [a!._id, b!._id] } }, { $set: { keptUntil: soon } })
+  expect((await kept.get([a!._id, c!._id])).size).toBe(2)
+  const until = new Map((await records.find().toArray()).map(({ _id, keptUntil }) => [_id, keptUntil.getTime()]))
+  expect(until.get(a!._id)).toBeGreaterThan(soon.getTime() + 28 * 86_400_000)
+  expect(until.get(b!._id)).toBe(soon.getTime())
+  expect(until.get(c!._id)).toBe(c!.keptUntil.getTime())
+})
+
 test('replicas that keep the same vectors at the same time both succeed', async () => {
   const replicas = Array.from({ length: 4 }, () => embeddings(hashedEmbedder(), { kept: mongoVectors(database.db) }))
   await Promise.all(replicas.map((one) => one.embed(texts, { signal })))

@@ -180,7 +180,9 @@ describe('the cache', () => {
     await promisify(execFile)('sh', ['-c', `git unpack-objects -q < ${pack}`], { cwd: folder })
     await rm(join(objects, blob.slice(0, 2), blob.slice(2)))
     const reading = async () => {
-      for await (const { content } of source.blobs(head, [blob], { signal, maxBytes: 10 })) return content?.toString()
+      let text: string | undefined
+      for await (const { content } of source.blobs(head, [blob], { signal, maxBytes: 10 })) text = content?.toString()
+      return text
     }
     expect((await errorOf(reading())).message).toContain(`has lost blob ${blob}`)
     expect(await reading()).toBe('2')

@@ -32,7 +32,8 @@ test('a model whose every answer is wrong fails the sync, and the points stay; i
   const one = world({
     embeddings: embeddings(
       hashedEmbedder({
-        embed: async (texts, options) => (await embed(texts, options)).map((vector) => vector.slice(wrong)),
+        embed: async (texts, options) =>
+          (await embed(texts, options)).map((vector) => Float32Array.from(vector).slice(wrong)),
       }),
     ),
   })

@@ -3,6 +3,9 @@ import { anything, checkOptions } from '../options.js'
 import type { KeptVectors } from './embedder.js'
 
 const KEPT_FOR_MS = 30 * 86_400_000
+/** By the server's clock. */
+const UNTIL = { $add: ['$$NOW', KEPT_FOR_MS] }
+const IS_AGING = { $lt: ['$keptUntil', { $add: ['$$NOW', KEPT_FOR_MS / 2] }] }
 const DUPLICATE_KEY = 11_000
 const COLLECTION = 'phaselock.vectors'
 
@@ -13,8 +16,8 @@ interface Stored {
 }
 
 /**
- * Keeps vectors in MongoDB, in the collection `phaselock.vectors`, as BSON vectors: 1 KB for 256 numbers. A TTL index removes them 30 days after they were
- * kept, by the server's clock.
+ * Keeps vectors in MongoDB, in the collection `phaselock.vectors`, as BSON vectors: 1 KB for 256 numbers. A TTL index removes them 30 days after
+ * their last use, by the server's clock.
  * @example
  * ```ts
  * embeddings(embedder, { kept: mongoVectors(db) })
@@ -36,6 +39,9 @@ export function mongoVectors(db: Db, options: { readonly collection?: string | u
     async get(keys) {
       if (keys.length === 0) return new Map()
       const found = await vectors.find({ _id: { $in: [...keys] } }).toArray()
+      // What is used stays; a write for each half of its time is enough.
+      if (found.length > 0)
+        await vectors.updateMany({ _id: { $in: [...keys] }, $expr: IS_AGING }, [{ $set: { keptUntil: UNTIL } }])
       return new Map(
         found.flatMap(({ _id, vector }) => floatsIn(vector)?.map((floats) => [_id, floats] as const) ?? []),
       )
@@ -44,11 +50,10 @@ export function mongoVectors(db: Db, options: { readonly collection?: string | u
     async set(entries) {
       if (entries.size === 0) return
       await withIndex()
-      const keptUntil = { $add: ['$$NOW', KEPT_FOR_MS] }
       const writes = [...entries].map(([_id, vector]) => ({
         updateOne: {
           filter: { _id },
-          update: [{ $set: { vector: { $literal: Binary.fromFloat32Array(vector) }, keptUntil } }],
+          update: [{ $set: { vector: { $literal: Binary.fromFloat32Array(vector) }, keptUntil: UNTIL } }],
           upsert: true,
         },
       }))

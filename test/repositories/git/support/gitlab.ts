@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { TestRepository } from './repository.js'
 
-/** A server with the four calls of GitLab's REST API that a source makes, on a bare repository, with pages of 20. */
+/** A server with the five calls of GitLab's REST API that a source makes, on a bare repository, with pages of 20. */
 export interface Gitlab extends AsyncDisposable {
   /** The project's URL, `http://.../group/sub/project`. */
   readonly url: string

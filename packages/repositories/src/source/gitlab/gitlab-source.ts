@@ -17,7 +17,7 @@ export interface GitlabSourceSettings extends SourceSettings {
 }
 
 /**
- * A GitLab repository that is read without git, by four calls of the REST API: branch, project, tree, blob. A token needs `read_api`.
+ * A GitLab repository that is read without git, by five calls of the REST API: branch, project, branches, tree, blob. A token needs `read_api`.
  * @throws UnsafeUrl, InvalidOptions
  * @example gitlabSource({ url: 'https://gitlab.example/group/project', credentials: fixedToken(process.env.GITLAB_TOKEN!) })
  */
