@@ -78,10 +78,15 @@ describe('phaselock logins', () => {
         2,
         'expected <secret>=<variable> of a variable that is set',
       ],
+      [['set', file, '--secrets-from-env', 'password=hunter2'], 2, 'got none for password'],
+      [['set', file, '--secrets-from-env', 'hunter2'], 2, "got an entry without '='"],
       [['try', 'crn'], 3, 'expected the name of a login profile'],
     ]
-    for (const [args, code, problem] of bad)
-      expect(await run(both, ...args)).toMatchObject({ code, err: expect.stringContaining(problem) })
+    for (const [args, code, problem] of bad) {
+      const refused = await run(both, ...args)
+      expect(refused).toMatchObject({ code, err: expect.stringContaining(problem) })
+      expect(refused.err).not.toContain('hunter2')
+    }
     expect(await run('', 'try', 'crm')).toMatchObject({
       code: 2,
       err: expect.stringContaining('got none: <name>=<32 bytes in base64>'),

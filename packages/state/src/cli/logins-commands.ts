@@ -164,12 +164,13 @@ async function secretsFrom({ env, options }: PackageCall): Promise<Record<string
   const secrets = file === undefined ? {} : ((await jsonFrom(String(file))) as Record<string, string>)
   const named = options['secretsFromEnv']
   for (const one of named === undefined ? [] : String(named).split(',')) {
-    const [secret = '', variable = ''] = one.split('=')
-    const text = env[variable]
-    if (text === undefined)
-      throw new UsageError(
-        `--secrets-from-env: expected <secret>=<variable> of a variable that is set, got ${secret}=${variable}`,
-      )
+    const [secret = '', variable] = one.split('=')
+    const text = variable === undefined ? undefined : env[variable]
+    if (text === undefined) {
+      // Never what stands behind '=': people put the secret itself there. Without '=' it may be all of it.
+      const problem = variable === undefined ? "got an entry without '='" : `got none for ${secret}`
+      throw new UsageError(`--secrets-from-env: expected <secret>=<variable> of a variable that is set, ${problem}`)
+    }
     secrets[secret] = text
   }
   return secrets

@@ -36,8 +36,17 @@ export async function logIn({ profile, user, secrets, signal, fetch }: LoginRequ
   const content = filled(body, meaningOf)
   const text = form ? new URLSearchParams(content as Record<string, string>).toString() : JSON.stringify(content)
   const headers = new Headers({ accept: 'application/json', ...(body !== undefined && { 'content-type': type }) })
-  for (const [header, value] of Object.entries(filled(profile.headers ?? {}, meaningOf) as Record<string, string>))
-    headers.set(header, value)
+  for (const [header, value] of Object.entries(filled(profile.headers ?? {}, meaningOf) as Record<string, string>)) {
+    try {
+      headers.set(header, value)
+    } catch {
+      // The error quotes the value, which may be a secret.
+      throw new LoginFailed(
+        name,
+        `header ${header}: expected a value that a header can hold: one line of Latin characters`,
+      )
+    }
+  }
   // The query may have secrets.
   const where = `${method} ${profile.url.split('?')[0]}`
   let answer: Response
@@ -81,6 +90,12 @@ function tokenOf(profile: Omit<LoginProfile, 'secrets'>, { headers, status }: Re
       `expected a token at ${place} of the answer, got ${json === undefined ? 'an answer that is not JSON' : `the fields ${fieldsOf(json)}`}`,
       status,
     )
+  if (!/^[\x20-\x7e]+$/.test(token))
+    throw new LoginFailed(
+      name,
+      `expected a token at ${place} of the answer that a header can hold: printable characters of ASCII, got others`,
+      status,
+    )
   const clockMs = Date.parse(headers.get('date') ?? '') || systemClock.now().getTime()
   const lifeMs = lifeOf(at(json, expiresIn), at(json, expiresAt), clockMs) ?? durationMs(ttl)
   if (!(lifeMs > 0 && lifeMs <= LONGEST_LIFE_MS))
@@ -93,8 +108,9 @@ function tokenOf(profile: Omit<LoginProfile, 'secrets'>, { headers, status }: Re
 }
 
 function lifeOf(seconds: unknown, end: unknown, clockMs: number): number | undefined {
-  if (seconds !== undefined) return Number(seconds) * 1_000
-  if (end === undefined) return undefined
+  // OAuth servers say null for a life that they don't give.
+  if (seconds != null) return Number(seconds) * 1_000
+  if (end == null) return undefined
   const endMs = typeof end === 'number' || /^\d+$/.test(String(end)) ? Number(end) * 1_000 : Date.parse(String(end))
   return endMs - clockMs
 }

@@ -164,14 +164,15 @@ export class Logins {
 
   private async login(name: string, user: string | undefined, replacing?: string): Promise<Login> {
     const { environment } = this.place
-    const { profile, secrets, version } = await storedProfile(this.place, name)
+    const { profile, secrets, version, at } = await storedProfile(this.place, name)
     if (needsUser(profile) && !user)
       throw new InvalidOptions(`login ${name}`, ['expected a user, because the profile has {{user}}, got none'])
     const whose = needsUser(profile) ? user : undefined
     const place = `the login ${environment}:${name}${whose === undefined ? '' : ` of ${whose}`}`
     const { lockWait = '5s', staleFor, fetch = globalThis.fetch } = this.options
     const kept = await this.tokens.getOrLoad(
-      `${name}@${version}${whose === undefined ? '' : `:${encodeURIComponent(whose)}`}`,
+      // A profile that was removed and defined again has version 1 again, and another time.
+      `${name}@${version}.${at.getTime()}${whose === undefined ? '' : `:${encodeURIComponent(whose)}`}`,
       async ({ signal, keepFor }) => {
         const opened = Object.fromEntries(
           Object.entries(secrets).map(([secret, sealed]) => [

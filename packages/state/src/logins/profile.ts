@@ -80,6 +80,10 @@ export function checkProfile(profile: LoginProfile): void {
     problems.push("token: expected the place of the token in the answer, such as 'access_token', got none")
   if (form && !isTexts(body)) problems.push('body: expected an object of texts, because form is true')
   if (headers !== undefined && !isTexts(headers)) problems.push('headers: expected an object of texts')
+  else
+    for (const header of Object.keys(headers ?? {}))
+      if (!/^[\w!#$%&'*+.^`|~-]+$/.test(header))
+        problems.push(`headers: expected a name of a header, got ${JSON.stringify(header)}`)
   if (!isTexts(secrets)) problems.push('secrets: expected an object of texts')
   else
     for (const [secret, text] of Object.entries(secrets))
