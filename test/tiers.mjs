@@ -14,6 +14,8 @@ const SYSTEM = [
   'state/store/{conformance-redis,mongodb-away,processes,redis-server}.test.ts',
   'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down,redis-quorum,mysql}.test.ts',
   'tools/**',
+  // A database that is away for seconds.
+  'state/logins-away.test.ts',
   // Processes that are killed every thousand rows.
   'state/rows-kills.test.ts',
   // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import { type LockProvider, LockProviderUnavailable, memoryLocks } from '../../../src/locks/index.js'
-import { loggerOf } from '../../../src/phases/reporting/logger.js'
+import { loggerOf, silentLogger } from '../../../src/phases/reporting/logger.js'
 import { eventually } from '../../support/database.js'
 import { gate } from '../../support/thing.js'
 import { grantingAll } from './fake-locks.js'
@@ -214,5 +214,43 @@ describe.each([
     expect(lines).toEqual([expect.stringContaining(`'${prefix}:default:token': the last value is in use`)])
     isAway = false
     expect(await ask('1h')).toBe('in')
+  })
+
+  test('staleFor counts from the end that keepFor has set', async () => {
+    let [isAway, aheadMs] = [false, 0]
+    const clock = { now: () => new Date(), monotonicMs: () => performance.now() + aheadMs }
+    const granted = memoryLocks()
+    const away = () => Promise.reject(new LockProviderUnavailable('redis', 'lock', new Error('gone')))
+    const locks: LockProvider = { kind: 'redis', lock: (config) => (isAway ? away() : granted.lock(config)) }
+    const values = under.open({ locks, clock, logger: silentLogger }).of<string>(prefix)
+    const ask = () =>
+      values.getOrLoad(
+        'token',
+        ({ keepFor }) => {
+          keepFor('1h')
+          return 'in'
+        },
+        { staleFor: '100ms' },
+      )
+    expect(await ask()).toBe('in')
+    await under.expire(`${prefix}:default:token`)
+    isAway = true
+    aheadMs = 60_000
+    expect(await ask()).toBe('in')
+    aheadMs = 3_700_000
+    await expect(ask()).rejects.toMatchObject({ name: 'LockProviderUnavailable' })
+  })
+
+  test('a timer that a load has begun may ask for its key when the load is over', async () => {
+    const values = valuesOf<string>()
+    const asked = Promise.withResolvers<string>()
+    const over = gate()
+    await values.getOrLoad('a', () => {
+      void over.wait.then(() => values.getOrLoad('a', () => 'again')).then(asked.resolve, asked.reject)
+      return 'first'
+    })
+    await values.delete('a')
+    over.open()
+    expect(await asked.promise).toBe('again')
   })
 })

@@ -81,5 +81,15 @@ export class Keyring {
   }
 }
 
+/** Opens a sealed text; undefined if no key does. */
+export function openedBy(keyring: Keyring, sealed: string, place: string): string | undefined {
+  try {
+    return keyring.open(sealed, place)
+  } catch (error) {
+    if (error instanceof KeyUnusable) return undefined
+    throw error
+  }
+}
+
 /** The name of the key that sealed a text. */
 export const keyOf = (sealed: string): string => sealed.slice(0, Math.max(0, sealed.indexOf('.')))

@@ -1,12 +1,22 @@
-import { type Duration, InvalidOptions } from 'phaselock'
+import { type Duration, InvalidOptions, type Logger } from 'phaselock'
 import type { WrapHandler } from 'phaselock/tasks'
 import { aDuration, aFunction, anEnvironment, aText, checked, having, required } from '../options.js'
-import type { SharedStore, SharedValues } from '../store/index.js'
-import { KEYS_VARIABLE, Keyring } from './keyring.js'
+import { Guard } from '../store/guard.js'
+import { type SharedStore, type SharedValues, StoreUnavailable } from '../store/index.js'
+import { warnings } from '../store/warnings.js'
+import { KEYS_VARIABLE, Keyring, openedBy } from './keyring.js'
 import { logIn } from './log-in.js'
 import { Login } from './login.js'
 import { type LoginProfile, needsUser } from './profile.js'
-import { type LoginChange, type ProfilesPlace, secretPlace, storedProfile, storeProfile } from './profiles.js'
+import {
+  findProfile,
+  type LoginChange,
+  type ProfileDocument,
+  type ProfilesPlace,
+  secretPlace,
+  storeProfile,
+  unknownProfile,
+} from './profiles.js'
 
 /** The options of `new Logins(...)`. */
 export interface LoginsOptions {
@@ -20,8 +30,10 @@ export interface LoginsOptions {
   readonly keys?: string | undefined
   /** The time to wait while another process logs in. Default 5s. */
   readonly lockWait?: Duration | undefined
-  /** The time that a login is used after its end while the store or the locks are away. Default: not at all. */
+  /** The time that a login is used after its end, with the last profile that was read, while the store or the locks are away. Default: not at all. */
   readonly staleFor?: Duration | undefined
+  /** Default: warnings and errors on standard error. */
+  readonly logger?: Logger | undefined
   /** Default: Node's. */
   readonly fetch?: typeof globalThis.fetch | undefined
 }
@@ -51,6 +63,7 @@ const toOpen = {
   keys: aText,
   lockWait: aDuration('1d'),
   staleFor: aDuration(),
+  logger: having<Logger>(['info', 'warn'], 'a logger'),
   fetch: aFunction<typeof globalThis.fetch>(),
 }
 
@@ -75,6 +88,9 @@ export class Logins {
   private readonly keyring: Keyring
   private readonly tokens: SharedValues<Kept>
   private readonly options: LoginsOptions
+  private readonly guard: Guard
+  /** The last profile of each name, kept with `staleFor`. */
+  private readonly lastProfiles = new Map<string, ProfileDocument>()
 
   /** @throws InvalidOptions, also if there are no keys */
   constructor(options: LoginsOptions) {
@@ -84,6 +100,7 @@ export class Logins {
     this.options = options
     this.place = { db, environment }
     this.keyring = Keyring.from(keys)
+    this.guard = new Guard('mongodb', options.logger ?? warnings)
     this.tokens = store.of<Kept>('login', { environment })
   }
 
@@ -94,7 +111,8 @@ export class Logins {
 
   /**
    * The login of a profile, and of a user where the profile has `{{user}}`: from the store, or anew.
-   * @throws NotFound for an unknown profile; LoginFailed; KeyUnusable; StillLoading if another process logs in for longer than `lockWait`
+   * @throws NotFound for an unknown profile; LoginFailed; KeyUnusable; StillLoading if another process logs in for longer than `lockWait`;
+   *   StoreUnavailable
    */
   context(profile: string, user?: string): Promise<Login> {
     return this.login(profile, user)
@@ -162,9 +180,28 @@ export class Logins {
     }
   }
 
+  /** The stored profile; while the database is away the last one, where `staleFor` allows that. @throws NotFound; StoreUnavailable */
+  private async profileOf(name: string): Promise<ProfileDocument> {
+    const mayBeStale = this.options.staleFor !== undefined
+    try {
+      const found = await this.guard.ask(
+        () => `read the login profile '${name}'`,
+        () => findProfile(this.place, name),
+      )
+      if (found && mayBeStale) this.lastProfiles.set(name, found)
+      if (found) return found
+    } catch (error) {
+      const last = error instanceof StoreUnavailable ? this.lastProfiles.get(name) : undefined
+      if (last) return last
+      throw error
+    }
+    this.lastProfiles.delete(name)
+    throw unknownProfile(this.place, name)
+  }
+
   private async login(name: string, user: string | undefined, replacing?: string): Promise<Login> {
     const { environment } = this.place
-    const { profile, secrets, version, at } = await storedProfile(this.place, name)
+    const { profile, secrets, version, at } = await this.profileOf(name)
     if (needsUser(profile) && !user)
       throw new InvalidOptions(`login ${name}`, ['expected a user, because the profile has {{user}}, got none'])
     const whose = needsUser(profile) ? user : undefined
@@ -188,7 +225,8 @@ export class Logins {
         lockWait,
         lockAtMostFor: '30s',
         staleFor,
-        isFresh: ({ sealed }) => replacing === undefined || this.keyring.open(sealed, place) !== replacing,
+        // A process that has a newer key may have sealed it: this one logs in with its own.
+        isFresh: ({ sealed }) => ![undefined, replacing].includes(openedBy(this.keyring, sealed, place)),
       },
     )
     return new Login(name, whose, this.keyring.open(kept.sealed, place))

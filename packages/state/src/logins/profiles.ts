@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Collection, Db } from 'mongodb'
 import { NotFound } from 'phaselock/operations'
-import { protocolCollection } from 'phaselock/tasks'
-import { type Keyring, keyOf } from './keyring.js'
+import { isDuplicateKey, protocolCollection } from 'phaselock/tasks'
+import { type Keyring, keyOf, openedBy } from './keyring.js'
 import { checkProfile, type LoginProfile } from './profile.js'
 
 /** The collection of login profiles. */
@@ -42,7 +43,12 @@ const idOf = (environment: string, name: string): string => `${environment}:${na
 export const secretPlace = (environment: string, name: string, secret: string): string =>
   `the secret ${secret} of the login profile ${environment}:${name}`
 
-/** Stores a profile, whatever was there. @returns its version @throws InvalidOptions */
+/**
+ * Stores a profile, whatever was there. One that is stored already, with these secrets, stays as it is, so that processes which define it when they
+ * start don't end the logins of each other.
+ * @returns its version
+ * @throws InvalidOptions
+ */
 export async function storeProfile(
   { db, environment }: ProfilesPlace,
   keyring: Keyring,
@@ -50,7 +56,9 @@ export async function storeProfile(
   { by, reason }: LoginChange,
 ): Promise<number> {
   checkProfile(profile)
-  const { secrets = {}, ...open } = profile
+  const { secrets = {}, ...others } = profile
+  const open = withoutUndefined(others)
+  const _id = idOf(environment, profile.name)
   const sealed = Object.fromEntries(
     Object.entries(secrets).map(([name, text]) => [
       name,
@@ -59,7 +67,7 @@ export async function storeProfile(
   )
   const next = {
     environment: { $literal: environment },
-    profile: { $literal: withoutUndefined(open) },
+    profile: { $literal: open },
     secrets: { $literal: sealed },
     version: { $add: [{ $ifNull: ['$version', 0] }, 1] },
     by: { $literal: by },
@@ -68,23 +76,57 @@ export async function storeProfile(
   }
   // $set merges objects: what a profile has no longer must go.
   const stages = [{ $unset: ['profile', 'secrets'] }, { $set: next }]
-  const options = { upsert: true, returnDocument: 'after' } as const
-  const stored = await collectionOf(db).findOneAndUpdate({ _id: idOf(environment, profile.name) }, stages, options)
-  return stored!.version
+  for (;;) {
+    const found = await findProfile({ db, environment }, profile.name)
+    if (
+      found &&
+      isDeepStrictEqual(found.profile, open) &&
+      isDeepStrictEqual(openSecrets(keyring, found), { ...secrets })
+    )
+      return found.version
+    // Only over what was read: another process may have defined the same one in the meantime.
+    const seen = found ? { version: found.version, at: found.at } : { version: { $exists: false } }
+    const options = { upsert: !found, returnDocument: 'after' } as const
+    try {
+      const stored = await collectionOf(db).findOneAndUpdate({ _id, ...seen }, stages, options)
+      if (stored) return stored.version
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error
+    }
+  }
 }
+
+/** The secrets by name; undefined for each that no key opens. */
+const openSecrets = (keyring: Keyring, { environment, profile, secrets }: ProfileDocument): object =>
+  Object.fromEntries(
+    Object.entries(secrets).map(([name, sealed]) => [
+      name,
+      openedBy(keyring, sealed, secretPlace(environment, profile.name, name)),
+    ]),
+  )
 
 const withoutUndefined = (value: object): object => JSON.parse(JSON.stringify(value)) as object
 
+/** One profile; undefined if there is no such one. */
+export const findProfile = async (
+  { db, environment }: ProfilesPlace,
+  name: string,
+): Promise<ProfileDocument | undefined> =>
+  (await collectionOf(db).findOne({ _id: idOf(environment, String(name)) })) ?? undefined
+
 /** One profile. @throws NotFound */
-export async function storedProfile({ db, environment }: ProfilesPlace, name: string): Promise<ProfileDocument> {
-  const found = await collectionOf(db).findOne({ _id: idOf(environment, String(name)) })
+export async function storedProfile(place: ProfilesPlace, name: string): Promise<ProfileDocument> {
+  const found = await findProfile(place, name)
   if (found) return found
-  throw new NotFound(
+  throw unknownProfile(place, name)
+}
+
+export const unknownProfile = ({ environment }: ProfilesPlace, name: string): NotFound =>
+  new NotFound(
     `expected the name of a login profile of the environment ${environment}, got ${name}`,
     undefined,
     'list them with: phaselock logins',
   )
-}
 
 /** All profiles of the environment by name. */
 export const listProfiles = ({ db, environment }: ProfilesPlace): Promise<ProfileDocument[]> =>

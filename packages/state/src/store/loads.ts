@@ -30,6 +30,20 @@ export interface Load {
   readonly ttlMs: number | undefined
 }
 
+/** The value of a flight. */
+interface Landed {
+  readonly encoded: Encoded
+  /** True if this flight has called `load`. */
+  readonly isLoaded: boolean
+}
+
+/** A load on a call path. */
+interface OnPath {
+  readonly key: string
+  /** Timers that the load has begun keep its path. */
+  isOver: boolean
+}
+
 /**
  * `getOrLoad`: look, named lock, look again, load, store, ring. Invariants:
  * 1. callers of one process share one look and one load, and none of them shares a look from before a write of this process;
@@ -38,9 +52,9 @@ export interface Load {
  * 4. each caller is answered within lockWait + lockAtMostFor and two answers of the server, even if `load` hangs.
  */
 export class Loads {
-  private readonly flights = new Map<string, Promise<Encoded>>()
-  /** The keys that this call path loads. */
-  private readonly path = new AsyncLocalStorage<ReadonlySet<string>>()
+  private readonly flights = new Map<string, Promise<Landed>>()
+  /** The loads that this call path is in. */
+  private readonly path = new AsyncLocalStorage<readonly OnPath[]>()
   private readonly last: LastValues
 
   constructor(
@@ -52,13 +66,13 @@ export class Loads {
 
   async get(load: Load): Promise<Encoded> {
     const { key } = load
-    if (this.path.getStore()?.has(key)) throw new LoadsItself(key)
+    if (this.path.getStore()?.some((one) => one.key === key && !one.isOver)) throw new LoadsItself(key)
     for (;;) {
       const known = this.flights.get(key)
-      if (!known) return await this.start(load)
-      const encoded = await known
-      // The others may be content with a value that this caller isn't.
-      if (load.isFresh(encoded)) return encoded
+      if (!known) return (await this.start(load)).encoded
+      const { encoded, isLoaded } = await known
+      // The others may be content with a stored value that this caller isn't. What was loaded for it too isn't to be had any fresher.
+      if (isLoaded || load.isFresh(encoded)) return encoded
     }
   }
 
@@ -67,7 +81,7 @@ export class Loads {
     this.flights.delete(key)
   }
 
-  private start(load: Load): Promise<Encoded> {
+  private start(load: Load): Promise<Landed> {
     const { key } = load
     const flight = this.fly(load).finally(() => {
       if (this.flights.get(key) === flight) this.flights.delete(key)
@@ -76,45 +90,45 @@ export class Loads {
     return flight
   }
 
-  private async fly(load: Load): Promise<Encoded> {
+  private async fly(load: Load): Promise<Landed> {
     try {
       const stored = await load.look()
-      if (stored && load.isFresh(stored.encoded)) return this.seen(load, stored)
+      if (stored && load.isFresh(stored.encoded)) return found(this.seen(load, stored))
       return await this.loadOrWait(load)
     } catch (error) {
-      return this.stale(load, error)
+      return found(this.stale(load, error))
     }
   }
 
   /** Two ways to the value: this process gets the lock and loads, or another one stores it. */
-  private async loadOrWait(load: Load): Promise<Encoded> {
+  private async loadOrWait(load: Load): Promise<Landed> {
     const { key, lockWaitMs, lockAtMostForMs } = load
-    const found = new AbortController()
+    const over = new AbortController()
     let came: Encoded | undefined
-    const watch = this.watch(load, found.signal, (encoded) => {
+    const watch = this.watch(load, over.signal, (encoded) => {
       came = encoded
-      found.abort()
+      over.abort()
     })
     try {
       const locks = await this.locks()
       const outcome = await locks.executeWithLock(
         ({ fence, signal }) => {
           watch.stop()
-          return came ?? this.loadNow(load, fence, signal)
+          return came ? found(came) : this.loadNow(load, fence, signal)
         },
         {
           name: lockNameOf(key),
           lockAtMostFor: `${lockAtMostForMs}ms`,
           waitFor: `${lockWaitMs}ms`,
-          signal: found.signal,
+          signal: over.signal,
         },
       )
       if (outcome.executed) return outcome.result
       const stored = came ?? (await this.lookFresh(load))
-      if (stored) return stored
+      if (stored) return found(stored)
       throw new StillLoading(key, outcome.heldBy, lockWaitMs)
     } catch (error) {
-      if (came) return came
+      if (came) return found(came)
       throw error
     } finally {
       watch.stop()
@@ -122,7 +136,7 @@ export class Loads {
   }
 
   /** Looks at the value with each ring, and now and then. Errors are left to the lock and to the last look. */
-  private watch(load: Load, found: AbortSignal, came: (encoded: Encoded) => void): { stop(): void } {
+  private watch(load: Load, over: AbortSignal, came: (encoded: Encoded) => void): { stop(): void } {
     const stopped = new AbortController()
     const { hearing } = this.parts
     let next = new AbortController()
@@ -142,7 +156,7 @@ export class Loads {
       // Whoever gets the lock immediately never listens.
       await sleep(LOOK_EVERY_MS / 4, AbortSignal.any([stopped.signal, next.signal]))
       if (!stopped.signal.aborted) release = hearing.need()
-      while (!stopped.signal.aborted && !found.aborted) {
+      while (!stopped.signal.aborted && !over.aborted) {
         next = new AbortController()
         const encoded = await this.lookFresh(load).catch(() => undefined)
         if (stopped.signal.aborted) return
@@ -154,19 +168,20 @@ export class Loads {
     return { stop }
   }
 
-  private async loadNow(load: Load, fence: number, signal: AbortSignal): Promise<Encoded> {
+  private async loadNow(load: Load, fence: number, signal: AbortSignal): Promise<Landed> {
     const { key } = load
     const stored = await load.lookAgain()
-    if (stored && load.isFresh(stored.encoded)) return this.seen(load, stored)
+    if (stored && load.isFresh(stored.encoded)) return found(this.seen(load, stored))
     const encoded = await this.within(key, signal, () => load.load({ key, signal }))
     this.last.keep(load, encoded, load.ttlMs)
-    if (await load.store(encoded, fence, stored?.version)) return encoded
-    return (await this.lookFresh(load)) ?? encoded
+    if (await load.store(encoded, fence, stored?.version)) return { encoded, isLoaded: true }
+    return { encoded: (await this.lookFresh(load)) ?? encoded, isLoaded: true }
   }
 
   /** Ends when the lock does, even if the work doesn't: another process may load from then on, and void what this one gets. */
   private within(key: string, signal: AbortSignal, work: () => Promise<Encoded>): Promise<Encoded> {
-    const path = new Set([...(this.path.getStore() ?? []), key])
+    const here: OnPath = { key, isOver: false }
+    const path = [...(this.path.getStore() ?? []).filter(({ isOver }) => !isOver), here]
     return new Promise((resolve, reject) => {
       const lost = () => reject(signal.reason ?? new LockLost(lockNameOf(key)))
       if (signal.aborted) return lost()
@@ -174,7 +189,10 @@ export class Loads {
       this.path
         .run(path, work)
         .then(resolve, reject)
-        .finally(() => signal.removeEventListener('abort', lost))
+        .finally(() => {
+          here.isOver = true
+          signal.removeEventListener('abort', lost)
+        })
     })
   }
 
@@ -196,6 +214,8 @@ export class Loads {
     return kept
   }
 }
+
+const found = (encoded: Encoded): Landed => ({ encoded, isLoaded: false })
 
 /** The key's lock. Names of locks have limits of their own: a key beyond them is there by its hash. */
 export function lockNameOf(key: string): string {

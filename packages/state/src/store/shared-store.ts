@@ -28,6 +28,7 @@ import { RedisBell } from './redis-bell.js'
 import { senderOf, subscriberOf } from './redis-client.js'
 import type { SharedValues, ValuesOptions } from './types.js'
 import { Values } from './values.js'
+import { warnings } from './warnings.js'
 
 /** The options of `new SharedStore(...)`. */
 export interface SharedStoreOptions {
@@ -229,11 +230,4 @@ function requireSingle(env: Readonly<Record<string, string | undefined>>): void 
     `client: expected a Db of MongoDB or a client of ioredis, because ${mode === 'distributed' ? 'PHASELOCK_MODE is distributed' : `${many} says that there are several replicas`}, got none: ` +
       'values in memory would not be shared; pass one, or set PHASELOCK_MODE=single if this is the only replica',
   ])
-}
-
-const warnings: Logger = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: (message) => void process.stderr.write(`phaselock-state warn: ${message}\n`),
-  error: (message) => void process.stderr.write(`phaselock-state error: ${message}\n`),
 }

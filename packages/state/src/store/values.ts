@@ -162,7 +162,11 @@ export class Values<V> implements SharedValues<V> {
       look: () => this.read(key, true),
       lookAgain: () => this.readStore(key, true),
       store: (loaded, fence, seen) => this.storeLoaded(key, loaded, fence, seen, ttlMs),
-      ...{ lockWaitMs: lockWait, lockAtMostForMs: lockAtMostFor, staleForMs: staleFor, ttlMs },
+      ...{ lockWaitMs: lockWait, lockAtMostForMs: lockAtMostFor, staleForMs: staleFor },
+      // Known when it has loaded: see keepFor.
+      get ttlMs() {
+        return ttlMs
+      },
     })
     return decode(key, encoded) as V
   }
