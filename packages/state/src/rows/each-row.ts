@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import type { Outcome, Step } from 'phaselock'
 import { idText, protocolCollection } from 'phaselock/tasks'
-import { ROWS_COLLECTION, rowsHead, rowsOfBatch } from './import-rows.js'
+import { ROWS_COLLECTION, requireSame, rowsHead, rowsOfBatch } from './import-rows.js'
 import type { Row } from './sources.js'
 
 /** A row in the hands of its handler. */
@@ -30,6 +30,8 @@ export interface EachRowOptions<R = Row> {
 export interface RowsPlace {
   /** The name of the rows: a loop over others begins anew. */
   readonly name: string
+  /** The time of their import: the place of a former one, which was removed, is of no use. */
+  readonly at?: Date
   /** The next row: its batch, and its index there. All rows before it are done. */
   readonly batch: number
   readonly index: number
@@ -83,7 +85,9 @@ export async function eachRow<Doc extends { readonly _id: unknown }, R = Row>(
   let place = placeIn(doc, field, name)
   if (place.isDone) return undefined
   const set = (next: RowsPlace) => ({ [field]: next }) as never
-  const { batches } = await rowsHead(db, name)
+  const { batches, at } = await rowsHead(db, name)
+  requireSame(name, place.at, at)
+  place = { ...place, at }
   const batch = place.batch < batches ? await rowsOfBatch(db, name, place.batch) : []
   // A claim without a recorded outcome counts against the document: after a crash the outcome of one row is recorded at once.
   const last = place.tries > 0 ? place.index + 1 : batch.length
@@ -107,8 +111,8 @@ export async function eachRow<Doc extends { readonly _id: unknown }, R = Row>(
         place = after(place, 'quarantined')
         continue
       }
-      // Something outside is away: that is no fault of the row.
-      const isOutside = (error as Error | undefined)?.name === 'Unavailable'
+      // Something outside is away, or the process is shut down: that is no fault of the row.
+      const isOutside = (error as Error | undefined)?.name === 'Unavailable' || isShutdown(step.signal)
       await step.checkpoint(set({ ...place, tries: place.tries - (isOutside ? 1 : 0), problem }))
       throw error
     }
@@ -127,8 +131,14 @@ function placeIn(doc: object, field: string, name: string): RowsPlace {
   return { name, batch: 0, index: 0, handled: 0, quarantined: 0, tries: 0 }
 }
 
-const after = ({ name, batch, index, handled, quarantined }: RowsPlace, end: 'handled' | 'quarantined'): RowsPlace => ({
-  ...{ name, batch, tries: 0 },
+const isShutdown = ({ aborted, reason }: AbortSignal): boolean =>
+  aborted && (reason as { why?: unknown } | undefined)?.why === 'shutdown'
+
+const after = (
+  { name, at, batch, index, handled, quarantined }: RowsPlace,
+  end: 'handled' | 'quarantined',
+): RowsPlace => ({
+  ...{ name, ...(at && { at }), batch, tries: 0 },
   index: index + 1,
   handled: handled + (end === 'handled' ? 1 : 0),
   quarantined: quarantined + (end === 'quarantined' ? 1 : 0),

@@ -63,12 +63,18 @@ export async function importRows(
     )
   const complete = await completeRows(db, name)
   if (complete) return complete
+  return await locked(
+    db,
+    name,
+    async (signal) => (await completeRows(db, name)) ?? (await importNow(db, name, source, by, signal)),
+  )
+}
+
+/** Works under the lock of an import. @throws UnusableSource if another process has it for an hour */
+async function locked<T>(db: Db, name: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const locks = new LockExecutor(mongoLockProvider(db))
   const options = { name: `rows:${name}`, lockAtMostFor: IMPORT_AT_MOST, waitFor: '1h', watchdog: true } as const
-  const outcome = await locks.executeWithLock(
-    async ({ signal }) => (await completeRows(db, name)) ?? (await importNow(db, name, source, by, signal)),
-    options,
-  )
+  const outcome = await locks.executeWithLock(({ signal }) => work(signal), options)
   if (outcome.executed) return outcome.result
   throw new UnusableSource(
     `expected the import of ${name} by ${outcome.heldBy ?? 'another process'} to end within an hour; look at ${ROWS_COLLECTION}`,
@@ -160,11 +166,26 @@ export async function rowsOfBatch(db: Db, name: string, batch: number): Promise<
   )
 }
 
-/** Removes rows with all of their batches. @returns false if there were none */
+/** Refuses the place of a loop over rows that were removed since, and imported again under their name. @throws NoRows */
+export function requireSame(name: string, placed: Date | undefined, at: Date): void {
+  if (placed === undefined || placed.getTime() === at.getTime()) return
+  throw new NoRows(
+    name,
+    `expected the rows ${name} as they were imported at ${placed.toISOString()}, got an import of ${at.toISOString()}: they were removed and imported again; begin the loop again, or import them under another name`,
+  )
+}
+
+/**
+ * Removes rows with all of their batches; waits for an import of them that is under way.
+ * @returns false if there were none
+ * @throws UnusableSource if that import takes longer than an hour
+ */
 export async function removeRows(db: Db, name: string): Promise<boolean> {
-  const { deletedCount } = await headsOf(db).deleteOne({ _id: name })
-  await removeBatches(db, name)
-  return deletedCount > 0
+  return await locked(db, name, async () => {
+    const { deletedCount } = await headsOf(db).deleteOne({ _id: name })
+    await removeBatches(db, name)
+    return deletedCount > 0
+  })
 }
 
 /** A range of `_id`: the index serves it, and a name can't be the beginning of another one's batches, because no name has a slash. */

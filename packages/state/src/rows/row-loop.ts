@@ -2,7 +2,7 @@ import type { Db } from 'mongodb'
 import type { Duration } from 'phaselock'
 import type { SharedStore, SharedValues } from '../store/index.js'
 import { LoopExpired, NoRows } from './errors.js'
-import { rowsHead, rowsOfBatch } from './import-rows.js'
+import { requireSame, rowsHead, rowsOfBatch } from './import-rows.js'
 import type { Row } from './sources.js'
 
 /** The options of `rowLoop`. */
@@ -18,6 +18,8 @@ export interface RowLoopOptions {
 
 interface Place {
   readonly name: string
+  /** The time of the import. */
+  readonly at?: Date
   readonly batch: number
   readonly index: number
 }
@@ -28,7 +30,7 @@ export interface RowLoop {
   begin(rows: string, at?: number): Promise<void>
   /**
    * The rows from the place on. A row counts as done when the next one is asked for, or the loop ends; each renews the place.
-   * @throws LoopExpired if there is no place; LoopTaken if another process goes on with it
+   * @throws NoRows, also if the rows were removed and imported again; LoopExpired if there is no place; LoopTaken if another process goes on with it
    */
   rows(): AsyncGenerator<{ readonly number: number; readonly row: Row }>
   /** Forgets the place. */
@@ -68,7 +70,8 @@ export function rowLoop({ db, store, session, ttl = '1h' }: RowLoopOptions): Row
       if (!entry) throw new LoopExpired(session)
       let place: Place | undefined = entry.value
       let { version } = entry
-      const { batches } = await rowsHead(db, place.name)
+      const { batches, at } = await rowsHead(db, place.name)
+      requireSame(place.name, place.at, at)
       while (place && place.batch < batches) {
         const batch = await rowsOfBatch(db, place.name, place.batch)
         const [number, row] = batch[place.index] ?? []
@@ -94,10 +97,10 @@ export function rowLoop({ db, store, session, ttl = '1h' }: RowLoopOptions): Row
 }
 
 async function placeOf(db: Db, name: string, at: number): Promise<Place> {
-  const { batches } = await rowsHead(db, name)
+  const { batches, at: importedAt } = await rowsHead(db, name)
   for (let batch = 0; batch < batches; batch += 1) {
     const index = (await rowsOfBatch(db, name, batch)).findIndex(([number]) => number >= at)
-    if (index >= 0) return { name, batch, index }
+    if (index >= 0) return { name, at: importedAt, batch, index }
   }
   throw new NoRows(name, `expected the rows ${name} to have a row ${at} or a later one, got none`)
 }

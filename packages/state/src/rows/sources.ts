@@ -1,12 +1,18 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
+import type { CsvError } from 'csv-parse'
 import { UnusableSource } from './errors.js'
 
 /** A row with its number in the source: 1 for the first one below the head. A bad one couldn't be read. */
-export type SourceRow =
-  | { readonly number: number; readonly row: Row }
-  | { readonly number: number; readonly problem: string; readonly cells: readonly unknown[] | undefined }
+export type SourceRow = { readonly number: number; readonly row: Row } | BadSourceRow
+
+/** A row that couldn't be read. */
+interface BadSourceRow {
+  readonly number: number
+  readonly problem: string
+  readonly cells: readonly unknown[] | undefined
+}
 
 /** A row: its cells by the names of their columns. */
 export type Row = Readonly<Record<string, unknown>>
@@ -43,21 +49,22 @@ export const csv = (from: string | (() => Readable | Promise<Readable>), options
   async *read() {
     const { parse } = await needed<typeof import('csv-parse')>('csv-parse', () => import('csv-parse'))
     const { delimiter = ',', columns, encoding = 'utf8' } = options
-    const bad: SourceRow[] = []
-    let number = 0
+    const headLines = columns ? 0 : 1
+    const at: Reading = { records: 0, bad: 0, line: 1, brokenLine: undefined }
     const parser = parse({
-      ...{
-        delimiter,
-        encoding,
-        bom: true,
-        skip_empty_lines: true,
-        max_record_size: LARGEST_RECORD,
-        skip_records_with_error: true,
+      ...{ delimiter, encoding, bom: true, skip_empty_lines: true, relax_column_count: true },
+      ...{ max_record_size: LARGEST_RECORD, skip_records_with_error: true },
+      // Called for each cell, in the order of the file: rows are numbered here, and not where they are consumed, which is later.
+      cast: (cell, { index, lines }) => {
+        cellEnded(at, index, lines)
+        return cell
       },
-      relax_column_count: true,
-      on_skip: (error: Error | undefined) => {
-        number += 1
-        bad.push({ number, problem: error?.message ?? 'it cannot be read', cells: undefined })
+      on_record: (cells: string[]) => Object.assign(cells, { number: at.records - headLines }),
+      on_skip: (error) => {
+        const record = badRecord(at, error)
+        if (record <= headLines) throw new UnusableSource(`expected the names of columns, got: ${error?.message}`)
+        if (record > at.bad) parser.push({ number: record - headLines, problem: error?.message, cells: undefined })
+        at.bad = record
         return undefined
       },
     })
@@ -67,15 +74,13 @@ export const csv = (from: string | (() => Readable | Promise<Readable>), options
     )
     stream.pipe(parser)
     let names = columns
+    let number = 0
     try {
-      for await (const cells of parser as AsyncIterable<string[]>) {
-        yield* bad.splice(0)
-        if (!names) {
-          names = checkedNames(cells)
-          continue
-        }
-        number += 1
-        yield rowOf(number, names, cells)
+      for await (const one of parser as AsyncIterable<BadSourceRow | (string[] & { number: number })>) {
+        number = one.number
+        if ('problem' in one) yield one
+        else if (names) yield rowOf(number, names, [...one])
+        else names = checkedNames(one)
       }
     } catch (error) {
       if (error instanceof UnusableSource) throw error
@@ -85,7 +90,6 @@ export const csv = (from: string | (() => Readable | Promise<Readable>), options
     } finally {
       stream.destroy()
     }
-    yield* bad
     if (!names)
       throw new UnusableSource('expected a CSV with the names of its columns in the first line, got an empty one')
   },
@@ -140,6 +144,41 @@ export const query = (open: () => AsyncIterable<Row> | Promise<AsyncIterable<Row
     }
   },
 })
+
+/** How far a CSV is parsed. */
+interface Reading {
+  /** The number of records whose first cell has ended. */
+  records: number
+  /** The last record with an error. */
+  bad: number
+  /** The line of the last cell that has ended. */
+  line: number
+  /** The line of a stray quote in the quoted cell that is being read. */
+  brokenLine: number | undefined
+}
+
+/** @throws UnusableSource if a stray quote has made one cell of several lines */
+function cellEnded(at: Reading, index: number, line: number): void {
+  if (at.brokenLine !== undefined && line > at.brokenLine)
+    throw new UnusableSource(
+      `expected quotes in a quoted cell to be doubled, got a single one in line ${at.brokenLine}: the lines up to ${line} would be one cell; mend that line`,
+    )
+  if (index === 0) at.records += 1
+  at.line = line
+  at.brokenLine = undefined
+}
+
+/** The record that an error is about; one record may have several. @throws UnusableSource if the rest of the file can't be told apart */
+function badRecord(at: Reading, error: CsvError | undefined): number {
+  if (error?.code === 'CSV_QUOTE_NOT_CLOSED')
+    throw new UnusableSource(
+      `expected each quote to be closed, got one in line ${at.line} or below that is open at the end of the CSV; mend that line`,
+    )
+  if (!error || !/INVALID_(OPENING|CLOSING)_QUOTE$/.test(error.code))
+    throw new UnusableSource(`the CSV can't be read: ${error?.message}`, { cause: error })
+  if (/CLOSING/.test(error.code)) at.brokenLine ??= error['lines'] as number
+  return at.records + (error['index'] === 0 ? 1 : 0)
+}
 
 function rowOf(number: number, names: readonly string[], cells: readonly unknown[]): SourceRow {
   if (cells.length > names.length) {
