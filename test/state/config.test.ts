@@ -184,4 +184,55 @@ describe('ConfigStore', () => {
     await replica.stop()
     expect(replica.status().problems).toEqual([])
   })
+
+  test('values stay readable after stop(), and a second start() goes on with what is stored', async () => {
+    const other = defineConfig({ name: 'other', schema: v.number(), initial: 7 })
+    const config = await opened({ configs: [mail, other] })
+    await config.set(mail, { host: 'a' }, ana)
+    await config.stop()
+    expect([config.get(mail).host, config.get(other)]).toEqual(['a', 7])
+    await config.start()
+    expect([config.get(mail).host, config.versionOf(mail), config.get(other)]).toEqual(['a', 1, 7])
+  })
+
+  test('of the versions between two looks the newest that the schema accepts is in force, everywhere', async () => {
+    const [older, newer] = [await opened({ doorbell: false }), await opened({ configs: [laterMail] })]
+    await older.set(mail, { host: 'v1' }, ana)
+    await older.stop()
+    await newer.set(laterMail, { host: 'v2', port: 2 }, ana)
+    await newer.set(laterMail, { host: 'v3', port: 3 }, ana)
+    await newer.set(laterMail, { host: 'v4', port: 'auto' }, ana)
+    await older.start()
+    expect([older.get(mail).host, older.versionOf(mail)]).toEqual(['v3', 3])
+    expect((await opened()).versionOf(mail)).toBe(3)
+  })
+
+  test('rolls back to no value that its schema refuses', async () => {
+    const [older, newer] = [await opened(), await opened({ configs: [laterMail] })]
+    await newer.set(laterMail, { host: 'a', port: 'auto' }, ana)
+    await newer.set(laterMail, { host: 'b', port: 25 }, ana)
+    await expect(older.rollBack(mail, { by: 'bo' })).rejects.toMatchObject({ name: 'InvalidConfig', config: 'mail' })
+    expect((await older.history(mail))[0]!.version).toBe(2)
+    expect(await newer.rollBack(laterMail, { by: 'bo' })).toMatchObject({ version: 3, value: { port: 'auto' } })
+  })
+
+  test('a listener that throws or rejects is logged, and the others are called', async () => {
+    const lines: string[] = []
+    const warn = (message: string, details?: object) => void lines.push(`${message} ${JSON.stringify(details)}`)
+    const config = await opened({ logger: { info: () => undefined, warn } })
+    config.onChange(mail, () => {
+      throw new Error('thrown')
+    })
+    config.onChange(mail, async () => {
+      throw new Error('rejected')
+    })
+    const heard: unknown[] = []
+    config.onChange(mail, ({ host }) => heard.push(host))
+    await config.set(mail, { host: 'a' }, ana)
+    await eventually(() => expect(lines).toHaveLength(2))
+    expect(lines).toEqual(
+      ['thrown', 'rejected'].map((why) => `config mail: a listener has thrown {"error":"Error: ${why}"}`),
+    )
+    expect(heard).toEqual(['a'])
+  })
 })

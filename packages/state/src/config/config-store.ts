@@ -97,10 +97,12 @@ export class ConfigStore {
   private readonly self: string
   private readonly logger: Pick<Logger, 'info' | 'warn'> | undefined
   private readonly inForce: ReadonlyMap<string, InForce>
-  private readonly listeners = new Set<(name: string, value: unknown) => void>()
+  private readonly listeners = new Set<(name: string, value: unknown) => unknown>()
   private looking: Promise<void> | undefined
   private timer: NodeJS.Timeout | undefined
   private isStarted = false
+  /** True from the end of the first `start()` on: values stay readable after `stop()`. */
+  private hasStarted = false
   private readonly doorbell: Doorbell | undefined
   private listener: Listener | undefined
   private outage: unknown
@@ -137,11 +139,12 @@ export class ConfigStore {
           name,
           result.issues.map((issue) => `initial: ${issue}`),
         )
-      one.value = result.value
+      if (one.judged === 0) one.value = result.value
     }
     await prepareConfig(this.place.db)
     await this.look()
     this.isStarted = true
+    this.hasStarted = true
     this.listener = this.doorbell?.listen(CONFIG_RING.lifecycles, async ({ phases }) => {
       if (!phases || phases.includes('config')) await this.look().catch(() => undefined)
     })
@@ -182,8 +185,12 @@ export class ConfigStore {
     config: Pick<ConfigDefinition, 'name'>,
     change: ConfigChange & { readonly to?: number },
   ): Promise<ConfigVersion> {
-    this.known(config)
-    return await this.changed(await rollBackConfig(this.place, config.name, change))
+    const { schema } = this.known(config).definition
+    const check = async (value: unknown) => {
+      const { issues } = await judged(schema, value)
+      if (issues) throw new InvalidConfig(config.name, issues)
+    }
+    return await this.changed(await rollBackConfig(this.place, config.name, change, check))
   }
 
   /** The versions that are kept, newest first, as they were stored: 50 at most. */
@@ -197,9 +204,7 @@ export class ConfigStore {
   /** Calls the listener with each new value of the configuration. @returns a function that ends that */
   onChange<T>(config: ConfigDefinition<T>, listener: (value: T) => void): () => void {
     const { name } = this.known(config).definition
-    const one = (changed: string, value: unknown) => {
-      if (changed === name) listener(value as T)
-    }
+    const one = (changed: string, value: unknown): unknown => changed === name && listener(value as T)
     this.listeners.add(one)
     return () => this.listeners.delete(one)
   }
@@ -228,7 +233,7 @@ export class ConfigStore {
   private known(config: Pick<ConfigDefinition, 'name'>): InForce {
     const one = this.inForce.get(config.name)
     if (!one) throw unknownConfig(this.place, config.name)
-    if (!this.isStarted && one.judged === 0 && this.looking === undefined)
+    if (!this.hasStarted)
       throw new UsageError(`ConfigStore: expected start() to have ended before ${config.name} is read`)
     return one
   }
@@ -286,13 +291,13 @@ export class ConfigStore {
     }
     one.refusal = { version: one.judged, issues: newest.issues, looks: 0 }
     this.logger?.warn(`config ${name}: version ${one.judged} is refused by the schema here`, { issues: newest.issues })
-    // A process that starts with an older schema has no value in force yet.
-    if (stored && one.version === 0) await this.takeEarlier(one, stored)
+    // All processes with this schema come to the same version, however many there were between two of their looks.
+    if (stored) await this.takeEarlier(one, stored)
     await this.note(one)
   }
 
   private async takeEarlier(one: InForce, { history }: ConfigDocument): Promise<void> {
-    for (const { version, value } of history) {
+    for (const { version, value } of history.filter((earlier) => earlier.version > one.version)) {
       const result = await judged(one.definition.schema, value)
       if (!result.issues) return this.putInForce(one, version, result.value)
     }
@@ -304,13 +309,10 @@ export class ConfigStore {
     one.version = version
     one.value = value
     if (version > 0) this.logger?.info(`config ${name}: version ${version} is in force`)
-    for (const listener of this.listeners) {
-      try {
-        listener(name, value)
-      } catch (error) {
+    for (const listener of this.listeners)
+      void (async () => await listener(name, value))().catch((error: unknown) => {
         this.logger?.warn(`config ${name}: a listener has thrown`, { error: String(error) })
-      }
-    }
+      })
   }
 
   private async note(one: InForce): Promise<void> {

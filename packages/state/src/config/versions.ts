@@ -164,11 +164,16 @@ export async function storeConfig(
   }
 }
 
-/** The same value as an earlier version, as the next one. @throws NotFound if that version isn't kept; Refused */
+/**
+ * The same value as an earlier version, as the next one.
+ * @param check throws for a value that must not be stored
+ * @throws NotFound if that version isn't kept; Refused; what `check` throws
+ */
 export async function rollBackConfig(
   place: ConfigPlace,
   name: string,
   change: ConfigChange & { /** Default: the one before the version in force. */ readonly to?: number | undefined },
+  check?: (value: unknown) => Promise<void>,
 ): Promise<ConfigVersion> {
   const stored = await storedConfig(place, name)
   if (!stored) throw unknownConfig(place, name)
@@ -179,6 +184,7 @@ export async function rollBackConfig(
     const which = kept.length === 0 ? 'there is no earlier one' : `kept are ${kept.at(-1)} to ${kept[0]}`
     throw new NotFound(`${name}: expected an earlier version that is kept, got ${to}; ${which}`)
   }
+  await check?.(earlier.value)
   // Based on what was read: a change in the meantime must not be rolled back unseen.
   return await storeConfig(place, name, earlier.value, {
     ...change,
