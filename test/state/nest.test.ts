@@ -1,12 +1,13 @@
 import { describe, expect, test } from '@jest/globals'
 import { Injectable, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
+import { LockLost, LockProviderUnavailable } from 'phaselock/locks'
+import { NotFound } from 'phaselock/operations'
 import * as v from 'valibot'
 import { ConfigStore, defineConfig } from '../../packages/state/src/config/index.js'
-import { SharedStore } from '../../packages/state/src/index.js'
-import { LoginFailed, Logins } from '../../packages/state/src/logins/index.js'
+import { InvalidKey, SharedStore } from '../../packages/state/src/index.js'
+import { KeyUnusable, LoginFailed, Logins } from '../../packages/state/src/logins/index.js'
 import { LoginsHttpModule, StateModule } from '../../packages/state/src/nest/index.js'
-import { NotFound } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
 import { useEnds } from '../support/ends.js'
 
@@ -46,11 +47,19 @@ describe('Nest', () => {
 
   test('LoginsHttpModule serves logins to services that may have them, and refuses all others', async () => {
     const asked: unknown[] = []
+    const failures = {
+      locks: new LockProviderUnavailable('redis', 'lock', new Error('gone')),
+      lost: new LockLost('x'),
+      keys: new KeyUnusable('k2', 'PHASELOCK_STATE_KEYS has no key k2'),
+      long: new InvalidKey('expected a key of at most 2048 bytes'),
+      half: new URIError('URI malformed'),
+    }
     const logins = {
       async context(profile: string, user?: string) {
         asked.push(['context', profile, user])
         if (profile === 'nope') throw new NotFound('no profile nope')
         if (profile === 'down') throw new LoginFailed('down', 'expected an answer')
+        if (profile in failures) throw failures[profile as keyof typeof failures]
         return { profile, user, token: 't1' }
       },
       async refresh(profile: string, user: string | undefined, { replacing }: { replacing: string }) {
@@ -81,5 +90,15 @@ describe('Nest', () => {
     expect(await ask('/logins/crm?user=a&user=b')).toMatchObject([400, {}])
     expect(await ask('/logins/nope')).toMatchObject([404, { error: 'noProfile' }])
     expect(await ask('/logins/down')).toMatchObject([502, { error: 'loginFailed' }])
+    for (const profile of ['locks', 'lost', 'keys'])
+      expect(await ask(`/logins/${profile}`)).toMatchObject([503, { error: 'unavailable' }])
+    for (const profile of ['long', 'half'])
+      expect(await ask(`/logins/${profile}`)).toMatchObject([400, { error: 'invalidRequest' }])
+    const form = await fetch(`${origin}/logins/crm/refresh`, {
+      method: 'POST',
+      body: new URLSearchParams({ replacing: 't1' }),
+      headers: { authorization: 'Bearer s' },
+    })
+    expect(form.status).toBe(415)
   })
 })

@@ -16,8 +16,8 @@ describe('values in a Redis that goes away', () => {
     await server?.stop()
   })
 
-  const opened = (lines: string[] = []) => {
-    const client = new Redis(server.url, { maxRetriesPerRequest: 1 })
+  const opened = (lines: string[] = [], lazyConnect = false) => {
+    const client = new Redis(server.url, { maxRetriesPerRequest: 1, lazyConnect })
     client.on('error', () => undefined)
     clients.push(client)
     return new SharedStore({ client, logger: loggerOf((level, message) => void lines.push(`${level}: ${message}`)) })
@@ -84,4 +84,23 @@ describe('values in a Redis that goes away', () => {
     expect(await layered.get('k1')).toBe(-1)
     await Promise.all([one.close(), two.close()])
   })
+
+  test.each([false, true])(
+    'an orderly close logs nothing; a client is heard whether lazy or not (%s)',
+    async (lazyConnect) => {
+      const lines: string[] = []
+      const store = opened(lines, lazyConnect)
+      const values = store.of<number>('lazy', { layer: true })
+      await eventually(() => hears(store))
+      await values.set('a', 1)
+      const subscribers = async () => {
+        const [, count] = (await clients[0]!.call('PUBSUB', 'NUMSUB', 'phaselock-state')) as unknown[]
+        return Number(count)
+      }
+      expect(await subscribers()).toBe(1)
+      await store.close()
+      await eventually(async () => (await subscribers()) === 0)
+      expect(lines).toEqual([])
+    },
+  )
 })

@@ -1,7 +1,9 @@
+import { inspect } from 'node:util'
 import { describe, expect, test } from '@jest/globals'
 import { SharedStore, type SharedStoreOptions } from 'phaselock-state'
+import { Guard } from '../../../packages/state/src/store/guard.js'
 import { mongoLockProvider } from '../../../src/locks/index.js'
-import { loggerOf } from '../../../src/phases/reporting/logger.js'
+import { loggerOf, silentLogger } from '../../../src/phases/reporting/logger.js'
 import { doDuty } from '../../../src/tasks/index.js'
 import { eventually, useDatabase } from '../../support/database.js'
 import { mongoUnderTest } from './stores.js'
@@ -86,6 +88,28 @@ describe('a server that is away', () => {
     expect(lines.slice(2)).toEqual(['info: the shared state (mongodb) is back'])
     await under.close()
   })
+})
+
+test('the error of an outage has no arguments of the command, which are values', async () => {
+  const message = "ERR unknown command 'SET', with args beginning with: 'k' 's3cret'"
+  const error = Object.assign(new Error(message), {
+    name: 'ReplyError',
+    command: { name: 'set', args: ['k', 's3cret'] },
+  })
+  const failed = await new Guard('redis', silentLogger)
+    .ask(
+      () => "set 'k'",
+      () => Promise.reject(error),
+    )
+    .catch((reason: Error) => reason)
+  expect(failed).toMatchObject({ name: 'StoreUnavailable', cause: { name: 'ReplyError' } })
+  expect(inspect(failed, { depth: 9, showHidden: true })).not.toContain('s3cret')
+})
+
+test('the environment is that of PHASELOCK_ENVIRONMENT, as for logins and configurations', () => {
+  const environmentIn = (env: Record<string, string>) => new SharedStore({ env }).of('x').environment
+  expect([environmentIn({ PHASELOCK_ENVIRONMENT: 'staging' }), environmentIn({})]).toEqual(['staging', 'default'])
+  expect(() => environmentIn({ PHASELOCK_ENVIRONMENT: 'a:b' })).toThrow('environment: expected 1 to 64 letters')
 })
 
 describe('what has expired', () => {

@@ -81,7 +81,7 @@ interface InForce {
  * The configuration of an app, the same on all its replicas: values in MongoDB that a schema has checked, each change a version with its author
  * and reason. No file is read. A change is in force on all processes with a ring, and without it within a second.
  *
- * A stored value that the schema of this version refuses isn't taken over: the newest one that it accepts stays in force, and
+ * A stored value that the schema of this version refuses isn't taken over: the newest one that it accepts is in force, and
  * {@link ConfigStore.problems}, `/readyz`, `phaselock config` and `phaselock check` say so.
  *
  * @example

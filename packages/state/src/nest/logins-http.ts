@@ -14,10 +14,11 @@ import {
   Req,
 } from '@nestjs/common'
 import { InvalidOptions } from 'phaselock'
+import { LockLost, LockProviderUnavailable } from 'phaselock/locks'
 import { NotFound } from 'phaselock/operations'
-import { type Login, LoginFailed, type Logins } from '../logins/index.js'
+import { KeyUnusable, type Login, LoginFailed, type Logins } from '../logins/index.js'
 import { aFunction, checked, having, required } from '../options.js'
-import { StillLoading, StoreUnavailable } from '../store/index.js'
+import { InvalidKey, StillLoading, StoreUnavailable } from '../store/index.js'
 
 /** The common part of Express' and Fastify's requests; yours has more. */
 export interface LoginsHttpRequest {
@@ -68,6 +69,7 @@ class LoginsController {
     @Param('profile') profile: string,
     @Body() body: unknown,
   ): Promise<object> {
+    requireJson(request)
     const { replacing, user } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>
     const whose = userFrom(user)
     await this.allow(request, profile, whose)
@@ -119,6 +121,16 @@ function userFrom(user: unknown): string | undefined {
   throw problem(400, 'invalidRequest', `user: expected text of 1 to ${LONGEST} characters, once`)
 }
 
+/** Requires JSON, because a page of another site can send a form in the name of a logged-in user, but not JSON. */
+function requireJson({ headers }: LoginsHttpRequest): void {
+  const type = headers['content-type']
+  if (!/^application\/json\b/i.test(String(type)))
+    throw problem(415, 'invalidRequest', `expected the content type application/json, got ${String(type)}`)
+}
+
+/** Errors that are over when a server or a key is back. */
+const UNAVAILABLE = [StillLoading, StoreUnavailable, LockProviderUnavailable, LockLost, KeyUnusable]
+
 const problem = (statusCode: number, error: string, message: string) =>
   new HttpException({ statusCode, error, message }, statusCode)
 
@@ -130,8 +142,10 @@ async function overHttp(work: () => Promise<Login>): Promise<object> {
     if (error instanceof NotFound) throw problem(404, 'noProfile', error.problem)
     if (error instanceof InvalidOptions) throw problem(400, 'invalidRequest', error.problems.join('; '))
     if (error instanceof LoginFailed) throw problem(502, 'loginFailed', error.message)
-    if (error instanceof StillLoading || error instanceof StoreUnavailable)
-      throw problem(503, 'unavailable', error.message)
+    // Users that can't be a part of a key: too long, or halves of surrogate pairs.
+    if (error instanceof InvalidKey || error instanceof URIError)
+      throw problem(400, 'invalidRequest', `user: expected text that a key can hold, got: ${error.message}`)
+    if (UNAVAILABLE.some((kind) => error instanceof kind)) throw problem(503, 'unavailable', (error as Error).message)
     throw error
   }
 }

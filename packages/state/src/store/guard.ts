@@ -25,7 +25,7 @@ export class Guard {
       return answer
     } catch (error) {
       if (isMistake(error)) throw error
-      const unavailable = new StoreUnavailable(this.kind, action(), error)
+      const unavailable = new StoreUnavailable(this.kind, action(), withoutCommand(error))
       this.away(unavailable)
       throw unavailable
     }
@@ -47,6 +47,14 @@ export class Guard {
 /** A mistake in the code, which says nothing about the server. */
 const isMistake = (error: unknown) =>
   [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => error instanceof kind)
+
+/** Errors of ioredis have the command with its arguments, which are values, and messages of Redis may begin to list them. */
+function withoutCommand(error: unknown): unknown {
+  if (!(error instanceof Error) || !('command' in error)) return error
+  const { name, message, stack } = error
+  const short = message.replace(/, with args beginning with:.*/s, '')
+  return Object.assign(new Error(short), { name, stack: stack?.replace(message, short) })
+}
 
 /** The work's own outcome if it comes in time. A later one is dropped, so it isn't known whether the command was executed. */
 function bounded<T>(work: Promise<T>, withinMs: number): Promise<T> {

@@ -52,6 +52,10 @@ export class RedisBell implements Bell {
     const subscriber = this.subscriber()
     const stopped = new AbortController()
     let isReady = false
+    // A connection that was closed on purpose is no outage.
+    const deaf = (error: unknown) => {
+      if (!stopped.signal.aborted) hears.hearing(false, error)
+    }
     const subscribe = async () => {
       isReady = true
       for (
@@ -65,7 +69,7 @@ export class RedisBell implements Bell {
           hears.hearing(true)
           return hears.changed(undefined)
         } catch (error) {
-          hears.hearing(false, error)
+          deaf(error)
           await sleep(pauseMs, stopped.signal)
         }
       }
@@ -73,10 +77,11 @@ export class RedisBell implements Bell {
     subscriber.on('ready', () => void subscribe())
     subscriber.on('close', () => {
       isReady = false
-      hears.hearing(false, new Error('the connection that listens was closed'))
+      deaf(new Error('the connection that listens was closed'))
     })
-    subscriber.on('error', (error: unknown) => hears.hearing(false, error))
+    subscriber.on('error', deaf)
     subscriber.on('message', (_channel: string, text: string) => {
+      if (stopped.signal.aborted) return
       for (const changed of this.changedIn(text)) hears.changed(changed)
     })
     return {

@@ -45,7 +45,8 @@ export function senderOf(client: RedisClient): Send {
 export function subscriberOf(client: RedisClient): (() => Subscriber) | undefined {
   const { duplicate } = client as Ioredis
   if (!('call' in client) || typeof duplicate !== 'function') return undefined
-  return () => duplicate.call(client, { autoResubscribe: false })
+  // A lazy connection begins with its first command, and this one sends its first when it is connected.
+  return () => duplicate.call(client, { autoResubscribe: false, lazyConnect: false })
 }
 
 interface Waiting {

@@ -37,7 +37,7 @@ export interface SharedStoreOptions {
    * is refused where the environment says that there are several (PHASELOCK_MODE=distributed, POD_NAME, KUBERNETES_SERVICE_HOST).
    */
   readonly client?: Db | RedisClient | undefined
-  /** The second part of each key, for several environments on one server. Default `'default'`. */
+  /** The second part of each key, for several environments on one server. Default `PHASELOCK_ENVIRONMENT`, else `default`. */
   readonly environment?: string | undefined
   /** MongoDB: the collection of the values. Default `'phaselock.state'`. */
   readonly collection?: string | undefined
@@ -49,7 +49,7 @@ export interface SharedStoreOptions {
   readonly locks?: LockProvider | undefined
   /** Default: warnings and errors on standard error. */
   readonly logger?: Logger | undefined
-  /** The variables that say whether there are several processes. Default process.env. */
+  /** The variables that name the environment and say whether there are several processes. Default process.env. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
   /** For tests: measures ages. Default: the process's clocks. */
   readonly clock?: Clock | undefined
@@ -118,7 +118,13 @@ export class SharedStore {
 
   constructor(options: SharedStoreOptions = {}) {
     const given = checked('new SharedStore', storeOptions, options)
-    const { environment = 'default', clock = systemClock, logger = warnings, doorbell = true } = given
+    const { PHASELOCK_ENVIRONMENT } = given.env ?? process.env
+    const {
+      environment = PHASELOCK_ENVIRONMENT || 'default',
+      clock = systemClock,
+      logger = warnings,
+      doorbell = true,
+    } = given
     requireWord('environment', environment)
     const { backend, bell, locks, db } = placeOf(given)
     this.kind = backend.kind
