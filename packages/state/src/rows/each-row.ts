@@ -86,7 +86,7 @@ export async function eachRow<Doc extends { readonly _id: unknown }, R = Row>(
   if (place.isDone) return undefined
   const set = (next: RowsPlace) => ({ [field]: next }) as never
   const { batches, at } = await rowsHead(db, name)
-  requireSame(name, place.at, at)
+  requireSame(name, place.at?.getTime(), at.getTime())
   place = { ...place, at }
   const batch = place.batch < batches ? await rowsOfBatch(db, name, place.batch) : []
   // A claim without a recorded outcome counts against the document: after a crash the outcome of one row is recorded at once.

@@ -167,11 +167,12 @@ export async function rowsOfBatch(db: Db, name: string, batch: number): Promise<
 }
 
 /** Refuses the place of a loop over rows that were removed since, and imported again under their name. @throws NoRows */
-export function requireSame(name: string, placed: Date | undefined, at: Date): void {
-  if (placed === undefined || placed.getTime() === at.getTime()) return
+export function requireSame(name: string, placedMs: number | undefined, atMs: number): void {
+  if (placedMs === undefined || placedMs === atMs) return
+  const [placed, at] = [placedMs, atMs].map((ms) => new Date(ms).toISOString())
   throw new NoRows(
     name,
-    `expected the rows ${name} as they were imported at ${placed.toISOString()}, got an import of ${at.toISOString()}: they were removed and imported again; begin the loop again, or import them under another name`,
+    `expected the rows ${name} as they were imported at ${placed}, got an import of ${at}: they were removed and imported again; begin the loop again, or import them under another name`,
   )
 }
 

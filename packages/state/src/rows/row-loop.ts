@@ -18,8 +18,8 @@ export interface RowLoopOptions {
 
 interface Place {
   readonly name: string
-  /** The time of the import. */
-  readonly at?: Date
+  /** The time of the import, in milliseconds since 1970: as JSON, which people can read in the store. */
+  readonly at?: number
   readonly batch: number
   readonly index: number
 }
@@ -71,7 +71,7 @@ export function rowLoop({ db, store, session, ttl = '1h' }: RowLoopOptions): Row
       let place: Place | undefined = entry.value
       let { version } = entry
       const { batches, at } = await rowsHead(db, place.name)
-      requireSame(place.name, place.at, at)
+      requireSame(place.name, place.at, at.getTime())
       while (place && place.batch < batches) {
         const batch = await rowsOfBatch(db, place.name, place.batch)
         const [number, row] = batch[place.index] ?? []
@@ -100,7 +100,7 @@ async function placeOf(db: Db, name: string, at: number): Promise<Place> {
   const { batches, at: importedAt } = await rowsHead(db, name)
   for (let batch = 0; batch < batches; batch += 1) {
     const index = (await rowsOfBatch(db, name, batch)).findIndex(([number]) => number >= at)
-    if (index >= 0) return { name, at: importedAt, batch, index }
+    if (index >= 0) return { name, at: importedAt.getTime(), batch, index }
   }
   throw new NoRows(name, `expected the rows ${name} to have a row ${at} or a later one, got none`)
 }
