@@ -37,15 +37,19 @@ describe('phaselock check and set-lock-timeout', () => {
       'ok  shapes',
       'ok  phases',
       'ok  clocks',
+      'ok  state',
+      'ok  repositorie', // of the packages that are installed beside phaselock
       '',
     ])
     await things().dropIndex('phase_1_lockedAt_1_updatedAt_1')
     await things().insertOne({ _id: 'a', phase: 'Creatng' })
     const found = await run(['check'])
     expect(found.code).toBe(5)
-    expect(found.out).toContain(`!!  indexes      index ${JSON.stringify(CLAIM_INDEX)} of Thing: it is missing\n`)
+    expect(found.out).toContain(`!!  indexes       index ${JSON.stringify(CLAIM_INDEX)} of Thing: it is missing\n`)
     expect(found.out).toMatch(/ {4} +-> run db\.getCollection\('Thing'\)\.createIndex/)
-    expect(found.out).toContain("!!  phases       Thing: 1 document in the phase 'Creatng', which thing doesn't have\n")
+    expect(found.out).toContain(
+      "!!  phases        Thing: 1 document in the phase 'Creatng', which thing doesn't have\n",
+    )
     expect(found.err).toMatch(
       /^phaselock: expected nothing to be found, got \d+ findings; phaselock check --repair repairs 1\n$/,
     )

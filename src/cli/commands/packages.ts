@@ -55,7 +55,11 @@ export async function checkPackages({ cwd }: CliContext, db: Db): Promise<CheckR
     const findings = await found().catch((error: unknown) => [failedCheck(error)])
     if (!findings) return []
     return [
-      { check: from, said: 'nothing refused', findings: findings.map((one) => ({ ...one, repair: 'none' as const })) },
+      {
+        check: from.replace('phaselock-', ''),
+        said: 'nothing refused',
+        findings: findings.map((one) => ({ ...one, repair: 'none' as const })),
+      },
     ]
   })
   return (await Promise.all(results)).flat()

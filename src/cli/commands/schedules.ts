@@ -91,7 +91,8 @@ const row = (schedule: ListedSchedule): string[] => [
 function whenOf({ cron, timezone, interval, at }: ListedSchedule): string {
   if (cron != null) return `${valueText(cron)}${timezone ? ` ${valueText(timezone)}` : ''}`
   // A number that an earlier version, or another client, has stored is one of seconds.
-  if (interval != null) return `every ${Number.isFinite(interval) ? formatMs(Number(interval) * 1_000) : interval}`
+  if (interval != null)
+    return `every ${Number.isFinite(interval) ? formatMs(Number(interval) * 1_000) : valueText(interval)}`
   return at == null ? '-' : `once ${timeText(at)}`
 }
 
