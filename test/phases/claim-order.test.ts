@@ -77,11 +77,8 @@ function worldOf(features: readonly Feature[], random: () => number) {
   }
 
   const isolation = new CrashIsolation(clock)
-  const holding = held.map((claims) => ({
-    document: { progress: { claims } },
-    claimedAtMs: clock.monotonicMs() - 10_000,
-  }))
-  isolation.join({ all: () => holding } as never, settings as never)
+  const holding = held.map((claims) => ({ claims, claimedAtMs: clock.monotonicMs() - 10_000 }))
+  isolation.join(() => holding, settings as never)
   const slots = {
     takeOf: async ({ limit }: { limit: string }, most: number) => {
       const count = Math.min(most, free.get(limit.split('=')[1]!)!)
