@@ -167,7 +167,8 @@ export class Claims {
     const spares = admission?.hasKeys ? [] : chosen.spares // the spares were not admitted
     // Some values have turned out to have no slot: behind them there may be others.
     const isHeldUp = more && heldBack > 0 && !admission?.isExhausted
-    if (admitted.length === 0 || this.options.isOver?.())
+    // The replica may have begun to stop while it waited for slots.
+    if (admitted.length === 0 || (admission && this.options.isOver?.()))
       return { ...nothingClaimed, left, againInMs, more, cut: isHeldUp }
     const inForce = admission ? this.options.terms() : terms
     const { tried, taken, cut } = await this.claim(inForce, memory, { ...chosen, documents: admitted, spares }, won)

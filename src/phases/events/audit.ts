@@ -45,6 +45,7 @@ export interface AuditedAction {
 
 /** The end of an action, as its entry stores it. */
 export interface AuditedEnd {
+  /** The end of the action. */
   readonly outcome: AuditOutcome
   /** The reason why nothing was done. */
   readonly problem?: string | undefined
