@@ -1,10 +1,11 @@
 import { processMs } from '../../time/index.js'
-import { freedToken, isReleased, releasedToken } from '../acquisition.js'
+import { freedToken, releasedToken } from '../acquisition.js'
 import { bounded } from '../bounded.js'
 import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { SeenRecords } from './seen-records.js'
+import { grantedIn, recordIn, type SqlRow } from './sql-records.js'
 
 /** The part of a pool of `mysql2` (`mysql2/promise`) or `mariadb` that is used here. Each statement must be its own transaction. */
 export interface MysqlPool {
@@ -27,7 +28,7 @@ export interface MysqlStoreOptions {
   readonly onClose?: () => Promise<void>
 }
 
-type Row = Record<'name' | 'locked_by' | 'at' | 'until' | 'fence' | 'held', string | null>
+type Row = SqlRow & { readonly held?: string | null }
 
 /** ShedLock's table has no time zones: its times are UTC, as ShedLock's `usingDbTime()` writes them. */
 const NOW = 'UTC_TIMESTAMP(3)'
@@ -125,7 +126,7 @@ export class MysqlLockStore implements LockStore {
 
   async find(name: string): Promise<LockRecord | undefined> {
     const [found] = await this.rows(`${this.select} WHERE name = ?`, [name])
-    return found && recordIn(found)
+    return found && recordOf(found)
   }
 
   async holders(names: readonly string[]): Promise<Map<string, string>> {
@@ -136,7 +137,7 @@ export class MysqlLockStore implements LockStore {
 
   async list(heldOnly: boolean): Promise<LockRecord[]> {
     const where = heldOnly ? `WHERE lock_until > ${NOW}` : ''
-    return (await this.rows(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordIn)
+    return (await this.rows(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordOf)
   }
 
   async release({ name, lockedBy }: LockRecord): Promise<boolean> {
@@ -262,20 +263,4 @@ function unwrapped(answer: unknown): unknown {
 /** The server's own number of an error: both clients have it. */
 const numberOf = (error: unknown): number => Number((error as { errno?: unknown }).errno)
 
-const grantedIn = ({ at, until, fence }: Row): Granted => ({
-  lockedAt: new Date(Number(at)),
-  lockUntil: new Date(Number(until)),
-  fence: Number(fence),
-})
-
-function recordIn(row: Row): LockRecord {
-  return {
-    name: row.name!,
-    lockedBy: row.locked_by ?? undefined,
-    lockedAt: new Date(Number(row.at)),
-    lockUntil: new Date(Number(row.until)),
-    fence: row.fence === null ? undefined : Number(row.fence),
-    held: row.held === '1',
-    released: isReleased(row.locked_by ?? undefined),
-  }
-}
+const recordOf = (row: Row): LockRecord => recordIn(row, row.held === '1')

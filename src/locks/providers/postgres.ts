@@ -1,9 +1,10 @@
-import { freedToken, isReleased, releasedToken } from '../acquisition.js'
+import { freedToken, releasedToken } from '../acquisition.js'
 import { bounded } from '../bounded.js'
 import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { SeenRecords } from './seen-records.js'
+import { grantedIn, recordIn, type SqlRow } from './sql-records.js'
 
 /** The part of a `pg` pool that is used here. Each query must be its own transaction: a client inside a transaction won't work. */
 export interface PostgresPool {
@@ -26,7 +27,7 @@ export interface PostgresStoreOptions {
   readonly onClose?: () => Promise<void>
 }
 
-type Row = Record<'name' | 'locked_by' | 'at' | 'until' | 'fence', string | null> & { held?: boolean }
+type Row = SqlRow & { readonly held?: boolean }
 
 /** ShedLock's table has no time zones: its times are UTC, as ShedLock's `usingDbTime()` writes them. */
 const NOW = "timezone('utc', clock_timestamp())"
@@ -105,7 +106,7 @@ export class PostgresLockStore implements LockStore {
 
   async find(name: string): Promise<LockRecord | undefined> {
     const [found] = await this.retried(`${this.select} WHERE name = $1`, [name])
-    return found && recordIn(found)
+    return found && recordOf(found)
   }
 
   async holders(names: readonly string[]): Promise<Map<string, string>> {
@@ -115,7 +116,7 @@ export class PostgresLockStore implements LockStore {
 
   async list(heldOnly: boolean): Promise<LockRecord[]> {
     const where = heldOnly ? `WHERE lock_until > ${NOW}` : ''
-    return (await this.retried(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordIn)
+    return (await this.retried(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordOf)
   }
 
   async release({ name, lockedBy }: LockRecord): Promise<boolean> {
@@ -190,20 +191,4 @@ export class PostgresLockStore implements LockStore {
 
 const codeOf = (error: unknown): string => String((error as { code?: unknown }).code)
 
-const grantedIn = ({ at, until, fence }: Row): Granted => ({
-  lockedAt: new Date(Number(at)),
-  lockUntil: new Date(Number(until)),
-  fence: Number(fence),
-})
-
-function recordIn(row: Row): LockRecord {
-  return {
-    name: row.name!,
-    lockedBy: row.locked_by ?? undefined,
-    lockedAt: new Date(Number(row.at)),
-    lockUntil: new Date(Number(row.until)),
-    fence: row.fence === null ? undefined : Number(row.fence),
-    held: row.held === true,
-    released: isReleased(row.locked_by ?? undefined),
-  }
-}
+const recordOf = (row: Row): LockRecord => recordIn(row, row.held === true)
