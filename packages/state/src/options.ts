@@ -86,3 +86,7 @@ export const anEnvironment = optional<string>(
   (value) => typeof value === 'string' && /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value),
   "1 to 64 letters, digits, '.', '_' or '-', of which the first is a letter or digit",
 )
+
+/** The environment of an app that gives none: PHASELOCK_ENVIRONMENT, else `default`. */
+export const environmentIn = (env: Readonly<Record<string, string | undefined>>): string =>
+  env['PHASELOCK_ENVIRONMENT'] || 'default'

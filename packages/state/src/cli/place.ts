@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { UsageError } from 'phaselock/operations'
 import type { PackageCall } from 'phaselock/tasks'
-import { anEnvironment } from '../options.js'
+import { anEnvironment, environmentIn } from '../options.js'
 
 /** The option of commands about one environment. */
 export const ENVIRONMENT_OPTION = {
@@ -10,7 +10,7 @@ export const ENVIRONMENT_OPTION = {
 
 /** The database and the environment of a command. @throws UsageError */
 export function placeOf({ db, env, options }: PackageCall): { readonly db: Db; readonly environment: string } {
-  const environment = (options['environment'] as string | undefined) ?? (env['PHASELOCK_ENVIRONMENT'] || 'default')
+  const environment = (options['environment'] as string | undefined) ?? environmentIn(env)
   try {
     anEnvironment(environment, '--environment')
   } catch (error) {

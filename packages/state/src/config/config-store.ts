@@ -4,7 +4,7 @@ import type { Db } from 'mongodb'
 import type { AlongsideContext, Logger } from 'phaselock'
 import { UsageError } from 'phaselock/operations'
 import { Doorbell, type Listener } from 'phaselock/tasks'
-import { aFlag, anEnvironment, aText, checked, having, type Reads, required } from '../options.js'
+import { aFlag, anEnvironment, aText, checked, environmentIn, having, type Reads, required } from '../options.js'
 import { type ConfigDefinition, InvalidConfig } from './definition.js'
 import { judged } from './schema.js'
 import {
@@ -111,7 +111,7 @@ export class ConfigStore {
   constructor(options: ConfigStoreOptions) {
     const read = checked('new ConfigStore', toOpen, options)
     const { db, configs, name, logger } = options
-    const { environment = process.env['PHASELOCK_ENVIRONMENT'] || 'default' } = read
+    const { environment = environmentIn(process.env) } = read
     this.place = { db, environment }
     this.self = name ?? `${hostname()}/${process.pid}`
     this.logger = logger

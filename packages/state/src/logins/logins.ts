@@ -1,6 +1,6 @@
 import { type Duration, InvalidOptions, type Logger } from 'phaselock'
 import type { WrapHandler } from 'phaselock/tasks'
-import { aDuration, aFunction, anEnvironment, aText, checked, having, required } from '../options.js'
+import { aDuration, aFunction, anEnvironment, aText, checked, environmentIn, having, required } from '../options.js'
 import { Guard } from '../store/guard.js'
 import { type SharedStore, type SharedValues, StoreUnavailable } from '../store/index.js'
 import { warnings } from '../store/warnings.js'
@@ -95,7 +95,7 @@ export class Logins {
   /** @throws InvalidOptions, also if there are no keys */
   constructor(options: LoginsOptions) {
     const read = checked('new Logins', toOpen, options)
-    const { environment = process.env['PHASELOCK_ENVIRONMENT'] || 'default', keys = process.env[KEYS_VARIABLE] } = read
+    const { environment = environmentIn(process.env), keys = process.env[KEYS_VARIABLE] } = read
     const { db, store } = options
     this.options = options
     this.place = { db, environment }

@@ -10,7 +10,7 @@ import {
   openLockProvider,
   type RedisClient,
 } from 'phaselock/locks'
-import { aDuration, aFlag, checked, having, optional, type Reads } from '../options.js'
+import { aDuration, aFlag, checked, environmentIn, having, optional, type Reads } from '../options.js'
 import { systemClock } from '../time.js'
 import type { Backend } from './backend.js'
 import { type Bell, MemoryBell, MongoBell } from './bell.js'
@@ -118,9 +118,8 @@ export class SharedStore {
 
   constructor(options: SharedStoreOptions = {}) {
     const given = checked('new SharedStore', storeOptions, options)
-    const { PHASELOCK_ENVIRONMENT } = given.env ?? process.env
     const {
-      environment = PHASELOCK_ENVIRONMENT || 'default',
+      environment = environmentIn(given.env ?? process.env),
       clock = systemClock,
       logger = warnings,
       doorbell = true,
