@@ -1,7 +1,7 @@
 export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
-export type { Alongside, AlongsideContext, News } from './background/background.js'
+export type { Alongside, AlongsideContext } from './background/background.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
@@ -17,22 +17,19 @@ export {
   type CallbackMethod,
   callbackMethods,
   HANDLERS_NEED,
-  type HandledPhase,
   handledPhases,
 } from './definition/on-phase.js'
 export { SharedSemaphore } from './engine/concurrency/step-semaphore.js'
 export type { TickCounts } from './engine/lifecycle/tick-duties.js'
 export type { SlotsHeld } from './engine/limits/limit-lease.js'
 export type {
-  DoorbellStatus,
-  PausedWork,
   ReplicaOptions,
   ReplicaStatus,
   RunnableLifecycle,
 } from './engine/options/replica-options.js'
 export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/replica-options.js'
 export { Replica } from './engine/replica.js'
-export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
+export { SWEEP, type SweptLifecycle, UNHANDLED } from './engine/tick/duties.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export * from './errors/errors.js'
 export { textOf } from './errors/kept-text.js'
@@ -45,13 +42,11 @@ export {
   type AuditedAction,
   type AuditedEnd,
   type AuditOptions,
-  type AuditOutcome,
   type AuditQuery,
   audited,
   FORMER_REASON,
 } from './events/audit.js'
 export { type DocumentEvent, EVENTS_COLLECTION, Events, type EventsQuery } from './events/events.js'
-export type { RecordQuery } from './events/records.js'
 export {
   type Flow,
   type FlowHandlers,
@@ -69,12 +64,11 @@ export {
   endsOf,
   type LifecycleModel,
   notifyingOf,
-  type Phase,
   whyUnknownState,
   workingPhases,
 } from './model/model.js'
 export { modelRegistered, type RegisteredModel } from './model/registered.js'
-export { eachKeyOf, type LifecycleSettings } from './model/settings.js'
+export { eachKeyOf } from './model/settings.js'
 export type { DocumentPhases, Reached, WaitForOptions } from './outcome/outcome.js'
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome/outcome.js'
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'
@@ -95,7 +89,6 @@ export {
   type ChildrenRemoved,
   type ChildState,
   countsOf,
-  countsText,
   type RemoveChildrenOptions,
   worstOf,
 } from './step/children.js'
