@@ -1,63 +1,15 @@
-import { spawn } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from '@jest/globals'
 import type { DemoResult } from '../../chaos/proof/verdict.ts'
-import { eventually, testServerUri, withDatabase } from '../support/database.js'
-
-interface Run {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
-}
+import { eventually } from '../support/database.js'
+import { childrenOf, isAlive, runProgram } from '../support/programs.js'
 
 /** `npm run demo -- --proof`, on the run's server. */
-function proof(
-  args: readonly string[],
-  { onText }: { onText?: (text: string, pid: number) => void } = {},
-): Promise<Run> {
-  return new Promise((resolve, reject) => {
-    const env = { ...process.env, MONGODB_URI: withDatabase(testServerUri(), 'unused') }
-    const child = spawn(
-      process.execPath,
-      ['--disable-warning=ExperimentalWarning', 'chaos/demo.ts', '--proof', ...args],
-      { env },
-    )
-    let [out, err] = ['', '']
-    child.stdout.on('data', (text) => (out += text))
-    child.stderr.on('data', (text) => {
-      err += text
-      onText?.(err, child.pid!)
-    })
-    child.once('error', reject)
-    child.once('close', (code) => resolve({ code, out, err }))
-  })
-}
-
-/** Programs of this run that still run: their command line names the replica's program and their parent is gone. */
-async function replicasOf(pid: number): Promise<number[]> {
-  const found: number[] = []
-  for (const entry of await readdir('/proc')) {
-    if (!/^\d+$/.test(entry)) continue
-    const [command, stat] = await Promise.all(
-      ['cmdline', 'stat'].map((file) => readFile(`/proc/${entry}/${file}`, 'utf8').catch(() => '')),
-    )
-    if (command!.includes('proof/replica-process.ts') && stat!.split(') ')[1]?.split(' ')[1] === String(pid)) {
-      found.push(Number(entry))
-    }
-  }
-  return found
-}
-
-const isAlive = (pid: number) => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
+const proof = (args: readonly string[], { onText }: { onText?: (text: string, pid: number) => void } = {}) =>
+  runProgram(['--disable-warning=ExperimentalWarning', 'chaos/demo.ts', '--proof', ...args], onText)
+const replicasOf = (pid: number) => childrenOf(pid, 'proof/replica-process.ts')
 
 describe('npm run demo -- --proof', () => {
   test('three replicas, one killed, one stopped, one paused: every recorded step happened once', async () => {

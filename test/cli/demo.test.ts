@@ -1,56 +1,14 @@
-import { spawn } from 'node:child_process'
-import { readdir, readFile } from 'node:fs/promises'
 import { expect, test } from '@jest/globals'
 import type { DemoResult } from '../../src/cli/demo/run-demo.js'
-import { eventually, testServerUri, useDatabase, withDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { childrenOf, isAlive, runProgram } from '../support/programs.js'
 
 const testDb = useDatabase()
 
-interface Run {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
-}
-
 /** The built program, on the run's server. */
-function demo(args: readonly string[], onText: (text: string, pid: number) => void = () => undefined): Promise<Run> {
-  return new Promise((resolve, reject) => {
-    const env = { ...process.env, MONGODB_URI: withDatabase(testServerUri(), 'unused') }
-    const child = spawn(process.execPath, ['dist/cli/main.js', 'demo', ...args], { env })
-    let [out, err] = ['', '']
-    child.stdout.on('data', (text) => (out += text))
-    child.stderr.on('data', (text) => {
-      err += text
-      onText(err, child.pid!)
-    })
-    child.once('error', reject)
-    child.once('close', (code) => resolve({ code, out, err }))
-  })
-}
-
-/** The processes of the replicas of this demo. */
-async function replicasOf(pid: number): Promise<number[]> {
-  const found: number[] = []
-  for (const entry of await readdir('/proc')) {
-    if (!/^\d+$/.test(entry)) continue
-    const [command, stat] = await Promise.all(
-      ['cmdline', 'stat'].map((file) => readFile(`/proc/${entry}/${file}`, 'utf8').catch(() => '')),
-    )
-    if (command!.includes('demo/replica-process.js') && stat!.split(') ')[1]?.split(' ')[1] === String(pid)) {
-      found.push(Number(entry))
-    }
-  }
-  return found
-}
-
-const isAlive = (pid: number) => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
+const demo = (args: readonly string[], onText?: (text: string, pid: number) => void) =>
+  runProgram(['dist/cli/main.js', 'demo', ...args], onText)
+const replicasOf = (pid: number) => childrenOf(pid, 'demo/replica-process.js')
 
 test('a replica is killed while it holds orders: another takes them over, every order is delivered, nothing is left behind', async () => {
   const { code, out, err } = await demo(['--json'])
