@@ -18,6 +18,7 @@ interface Flags extends SharedFlags {
   readonly minutes: number
   readonly seed?: number
   readonly only?: readonly FaultKind[]
+  readonly beside?: string
 }
 type Run = (flags: Flags, screen: Screen, signal: AbortSignal) => Promise<Shown>
 
@@ -36,10 +37,11 @@ const faults: Run = async (flags, screen, signal) => {
     minutes,
     seed = randomInt(2 ** 32),
     only,
+    beside,
     lockTimeout: lockTimeoutMs,
     ledger: ledgerFile,
   } = flags
-  const report = await runFaults({ replicaSet, minutes, seed, only, lockTimeoutMs, screen, signal, ledgerFile })
+  const report = await runFaults({ replicaSet, minutes, seed, only, beside, lockTimeoutMs, screen, signal, ledgerFile })
   return { ...report, text: faultsReportText(report) }
 }
 
@@ -99,6 +101,9 @@ const program = new Command('chaos')
     new Option('--only <fault...>', 'of faults: these instead of all').choices([
       ...new Set([...FAULT_KINDS, ...REPLICA_SET_FAULT_KINDS]),
     ]),
+  )
+  .addOption(
+    new Option('--beside <checkout>', 'of faults: every second replica is of another version, a built checkout of it'),
   )
   .addHelpText(
     'after',

@@ -70,7 +70,7 @@ async function run(options: BrokenOptions, atEnd: (cleanUp: CleanUp) => void): P
   }
   const onTime = await addressOf(0)
   const ahead = await addressOf(2 * lockTimeoutMs)
-  const fleet = new Fleet<Partial<BrokenReplicaConfig>>(PROGRAM, config)
+  const fleet = new Fleet<Partial<BrokenReplicaConfig>>([PROGRAM], config)
   atEnd(() => fleet.end())
   await watching(fleet, screen, owner, async () => {
     const [paused] = await Promise.all([fleet.start('a', onTime), fleet.start('b', ahead), fleet.start('c', onTime)])

@@ -1,3 +1,4 @@
+import { basename, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type CleanUp, Interrupted, withCleanUps } from '../../dist/cli/demo/clean-ups.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
@@ -42,6 +43,8 @@ export interface FaultsOptions {
   /** The faults that strike. Default: all. */
   readonly only?: readonly FaultKind[] | undefined
   readonly lockTimeoutMs: number
+  /** A built checkout of another version: every second replica that starts is one of its own. Default: all are of this version. */
+  readonly beside?: string | undefined
   readonly screen: Screen
   readonly ledgerFile?: string | undefined
   readonly signal: AbortSignal
@@ -101,7 +104,7 @@ export const runFaults = (options: FaultsOptions): Promise<FaultsReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
 
 async function run(
-  { replicaSet, minutes, seed, only, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
+  { replicaSet, minutes, seed, only, lockTimeoutMs, beside, screen, signal, ledgerFile }: FaultsOptions,
   atEnd: (cleanUp: CleanUp) => void,
 ): Promise<FaultsReport> {
   screen.note(`faults for ${minutes} minutes, seed ${seed}`)
@@ -129,7 +132,9 @@ async function run(
   }
   const timed = new TimedOwner(db)
   if (replicaSet) await timed.begin()
-  const fleet = new Fleet<Partial<FaultsReplicaConfig>>(PROGRAM, config)
+  const programs =
+    beside === undefined ? [PROGRAM] : [PROGRAM, join(resolve(beside), 'chaos', 'faults', basename(PROGRAM))]
+  const fleet = new Fleet<Partial<FaultsReplicaConfig>>(programs, config)
   atEnd(() => fleet.end())
   const staff = new Staff(fleet, database.disturbedUri)
   const busy = { over: false }

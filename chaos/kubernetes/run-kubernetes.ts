@@ -79,7 +79,7 @@ async function run(
     lockTimeoutMs: LOCK_TIMEOUT_MS,
     watches: true,
   }
-  const fleet = new Fleet(PROGRAM, config, (news) => {
+  const fleet = new Fleet([PROGRAM], config, (news) => {
     if (news.kind !== 'moved' || news.lifecycle !== 'runtime-domain' || news.to !== 'Created') return
     createdMs.set(news.id, systemClock.monotonicMs())
   })

@@ -66,18 +66,18 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
 /** All replicas of a run. However the demo ends, none of its processes outlives it: see also replica-life.ts. */
 export class Fleet<Config extends object = object> {
   readonly replicas: DemoReplica[] = []
-  private readonly program: string
+  private readonly programs: readonly string[]
   private readonly config: Config
   private readonly onNews: (news: DemoNews) => void
   private hasEnded = false
 
   /**
-   * @param program the replicas' program
+   * @param programs the replicas' programs: they take turns, so that several versions work beside each other
    * @param config the configuration they share, except for their names
    * @param onNews called with each of their messages
    */
-  constructor(program: string, config: Config, onNews: (news: DemoNews) => void = () => undefined) {
-    this.program = program
+  constructor(programs: readonly string[], config: Config, onNews: (news: DemoNews) => void = () => undefined) {
+    this.programs = programs
     this.config = config
     this.onNews = onNews
   }
@@ -85,7 +85,8 @@ export class Fleet<Config extends object = object> {
   /** Starts a replica; resolves when it ticks. @throws ReplicaFailed */
   async start(name: string, more: Partial<Config> = {}): Promise<DemoReplica> {
     if (this.hasEnded) throw new Error('the demo has ended: no more replicas')
-    const replica = new DemoReplica(name, this.program, { ...this.config, ...more }, this.onNews)
+    const program = this.programs[this.replicas.length % this.programs.length]!
+    const replica = new DemoReplica(name, program, { ...this.config, ...more }, this.onNews)
     this.replicas.push(replica)
     this.tellSiblings()
     await replica.ready()

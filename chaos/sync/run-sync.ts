@@ -69,7 +69,7 @@ async function run({ files: count, screen }: SyncOptions, atEnd: (cleanUp: Clean
     ...{ uri: connection.uri, database, qdrantUrl: server.url, caches, chunks: CHUNKS, model: 'wordllama' },
     delayMs: files.size < 1_000 ? Math.ceil(LEAST_MS / files.size) : 0,
   }
-  const fleet = new Fleet(PROGRAM, config)
+  const fleet = new Fleet([PROGRAM], config)
   atEnd(() => fleet.end())
   await Promise.all(['a', 'b', 'c'].map((name) => fleet.start(name)))
 

@@ -43,7 +43,7 @@ describeEngine('three processes, on git and on Qdrant’s engine', () => {
     folder = await mkdtemp(join(tmpdir(), 'phaselock-caches-'))
     store = qdrant(new QdrantClient({ url: server.url, checkCompatibility: false }))
     repos = repositories({ db: database.db, store, embeddings: none })
-    fleet = new Fleet(PROGRAM, {
+    fleet = new Fleet([PROGRAM], {
       ...{ uri: database.uri, database: database.db.databaseName, qdrantUrl: server.url, caches: folder },
       ...{ chunks: CHUNKS, model: 'words', delayMs: 10 },
     })
