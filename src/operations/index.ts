@@ -42,6 +42,7 @@ export type { CheckResult, Finding } from './check/finding.js'
 export { workOnOperations } from './foreground.js'
 export { type Condition, conditionOf } from './inspect/condition.js'
 export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './inspect/count.js'
+export { type Count, countText } from './inspect/count-text.js'
 export { explain } from './inspect/explain.js'
 export {
   type DocumentRef,

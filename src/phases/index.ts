@@ -2,6 +2,14 @@ export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export type { Alongside, AlongsideContext } from './background/background.js'
+export {
+  type Census,
+  type Count,
+  lookAtCensus,
+  type PhaseCensus,
+  readCensus,
+  type TroubleGroup,
+} from './census/census.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'

@@ -32,7 +32,7 @@ const ROOMS = {
     ['engine', 'flows'],
     ['definition'],
     ['owner', 'threads'],
-    ['step', 'background', 'events'],
+    ['step', 'background', 'events', 'census'],
     ['model'],
     ['outcome'],
     ['reporting'],

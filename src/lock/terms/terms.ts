@@ -30,6 +30,9 @@ export const LIMITS_COLLECTION = 'phaselock.limits'
 /** Holds a document for each duty: a task that one replica does now and then for all of them. */
 export const DUTIES_COLLECTION = 'phaselock.duties'
 
+/** Holds a document for each lifecycle: its documents by phase and condition, as the last census found them. */
+export const CENSUS_COLLECTION = 'phaselock.census'
+
 /**
  * The terms that all commands of a lifecycle's lock protocol are built from. `lockTimeoutMs` is part of the data: leases and sleeps are encoded
  * with it, so it is the value in force in `phaselock.lifecycles`, not a replica's own setting.
