@@ -25,6 +25,7 @@ describe('phaselock start in a fresh folder', () => {
     const uri = await uriOf(first)
     await first.printed(/^ {2}data +\S+\/\.phaselock\/db /m)
     await access(join(here.path, '.phaselock/db'))
+    expect(first.err).toMatch(/"msg":"single: MONGODB_URI is not set, so only processes of this machine share \S+\/db"/)
 
     // In this repository the package isn't installed, so npx doesn't find it.
     const commands = (await commandsOf(first)).replaceAll('npx phaselock', `'${process.execPath}' ${MAIN}`)
@@ -126,6 +127,16 @@ describe('phaselock start on a server', () => {
     replica.child.kill('SIGTERM')
     expect(await replica.exited).toBe(0)
     expect(replica.out.trim().split('\n')).toHaveLength(1)
+    expect(replica.err.match(/"msg":"distributed: .*?"/g)).toEqual(['"msg":"distributed: MONGODB_URI is set"'])
+  })
+
+  test('one line says the mode and why, with workers too', async () => {
+    const args = ['start', '--workers', '2', '--uri', database.uri]
+    const replica = folder().phaselock(args, { PHASELOCK_LIFECYCLES: THINGS })
+    await replica.printed(/is running/)
+    replica.child.kill('SIGTERM')
+    expect(await replica.exited).toBe(0)
+    expect(replica.err.match(/"msg":"distributed: .*?"/g)).toEqual(['"msg":"distributed: --uri is given"'])
   })
 })
 

@@ -1,19 +1,27 @@
 import { packageVersion } from '../../config/index.js'
-import { ALPHA_NOTICE, redactUri } from '../../database/index.js'
+import { ALPHA_NOTICE, type DatabaseConnection, redactUri } from '../../database/index.js'
 import type { Workspace } from '../workspace.js'
 import type { StartOptions } from './options.js'
 import { pasteLines } from './paste-lines.js'
 
+/** The mode of a replica, and why: distributed over all that reach a server, or single, on a database of this machine. */
+function modeLine({ source, dataPath }: DatabaseConnection, { settings, env }: StartOptions): string {
+  if (source !== 'uri') return `single: MONGODB_URI is not set, so only processes of this machine share ${dataPath}`
+  return `distributed: ${settings.uri === env['MONGODB_URI']?.trim() ? 'MONGODB_URI is set' : '--uri is given'}`
+}
+
 /**
- * Prints the addresses of everything, and lines to paste that show it at work.
+ * Logs the mode, and prints the addresses of everything with lines to paste that show it at work.
  * @param started the replica in this process or the workers in theirs, and the web server's `http://host:port` if it runs
  */
 export async function printBanner(
-  { output, settings, json }: StartOptions,
+  options: StartOptions,
   { connection, lifecycles }: Workspace,
   started: { identity?: string; workers?: readonly string[]; http: string | undefined },
 ): Promise<void> {
+  const { output, settings, json, logger } = options
   const { identity, workers, http } = started
+  logger.info(modeLine(connection, options))
   const version = await packageVersion()
   const models = lifecycles.map(({ model }) => model)
   const lines = pasteLines(connection, models[0]!)
