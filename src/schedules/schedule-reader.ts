@@ -7,7 +7,7 @@ import type { ScheduleFields } from './definition/schedule-fields.js'
 import { type Pause, present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
 import { PAUSED, PAUSES_IN_FORCE } from './pauses.js'
-import { type RunStatistics, type StatisticsOf, type StatisticsOptions, statisticsOf } from './statistics.js'
+import { MOST_RUNS, type RunStatistics, type StatisticsOf, type StatisticsOptions, statisticsOf } from './statistics.js'
 
 /** A schedule as it is stored, with the engine's own fields. */
 export type StoredSchedule = ScheduleDocument & {
@@ -68,6 +68,7 @@ const pausesOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 100
 const runsOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 20), phase: aPhase })
 const statisticsOptions = t.object({
   since: t.optional(t.aDate),
+  limit: t.optional(t.whole(1, MOST_RUNS)),
   timezone: t.optional(t.name),
 })
 

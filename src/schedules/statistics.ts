@@ -5,8 +5,10 @@ import { type LastEnd, RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
 /** The options of `statistics`. */
 export interface StatisticsOptions {
-  /** Only runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */
+  /** Only runs that were due since then. Default: all that are kept. */
   readonly since?: Date | undefined
+  /** At most this many runs, the latest ones: 1 to 100,000, which is the default. `isPart` says whether there are more. */
+  readonly limit?: number | undefined
   /** The zone of `failuresByHour` and the trend's days. Default UTC. */
   readonly timezone?: string | undefined
 }
@@ -36,10 +38,14 @@ export interface RunStatistics {
   readonly lastFailure: LastEnd | null
   /** The number of runs, including those that aren't finished. */
   readonly runs: number
+  /** True if there are more runs than `limit`: all figures are then of the latest ones. */
+  readonly isPart: boolean
   /** The number of runs by outcome. */
   readonly byOutcome: Readonly<Record<RunOutcome, number>>
   /** The number of runs that aren't finished. */
   readonly open: number
+  /** The runs in progress at this moment, whenever they were due: the 20 that began last, the latest first. */
+  readonly running: readonly RunInProgress[]
   /** The share of Completed runs among those that ran to an end; null if none did. */
   readonly successRate: number | null
   /** The mean duration of completed runs, in ms; null without completed runs. */
@@ -57,6 +63,15 @@ export interface RunStatistics {
     /** When the latest of them was due. */
     readonly last: Date
   }[]
+  /** The 20 schedules with the most failures, the most first. */
+  readonly failuresBySchedule: readonly {
+    /** The schedule's id. */
+    readonly schedule: string
+    /** The number of its runs that have failed. */
+    readonly count: number
+    /** When the latest of them was due. */
+    readonly last: Date
+  }[]
   /** 24 numbers: failures of runs that were due in each hour of the day. */
   readonly failuresByHour: readonly number[]
   /** Completed runs by the day on which they were due: the latest 30 days that have any, the oldest first. */
@@ -70,9 +85,23 @@ export interface RunStatistics {
   }[]
 }
 
-/** The maximum number of runs that are read, the latest ones: a schedule that runs every second is answered within bounds. */
-const MOST_RUNS = 100_000
-const MOST_ERRORS = 20
+/** A run in progress, as `statistics` shows it. */
+export interface RunInProgress {
+  /** Its `_id`. */
+  readonly run: string
+  /** The schedule's id. */
+  readonly schedule: string
+  /** When its first try began, by the server's clock. */
+  readonly startedAt?: Date
+  /** The name of the replica that runs it. */
+  readonly by?: string
+  /** The try, from 1. */
+  readonly attempt?: number
+}
+
+/** The maximum number of runs that are counted, the latest ones: a schedule that runs every second is answered within bounds. */
+export const MOST_RUNS = 100_000
+const MOST_ROWS = 20
 const MOST_DAYS = 30
 
 /**
@@ -96,14 +125,19 @@ const HAS_DUE_TIME: Document = {
 export async function statisticsOf(
   runs: unknown,
   which: string | StatisticsOf,
-  { since, timezone = 'UTC' }: StatisticsOptions,
+  { since, timezone = 'UTC', limit = MOST_RUNS }: StatisticsOptions,
 ): Promise<RunStatistics> {
   zoneOf(timezone)
   if (since !== undefined && !(since instanceof Date && !Number.isNaN(since.getTime())))
     throw new TypeError(`since: expected a date, got ${String(since)}`)
-  const [found] = await (runs as Collection<Document>)
-    .aggregate<Document>(pipeline(which, since, timezone), { maxTimeMS: 30_000, allowDiskUse: true })
-    .toArray()
+  const collection = runs as Collection<Document>
+  const filter = { ...filterOf(which), ...(since ? { scheduledFor: { $gte: since } } : {}) }
+  const [[found], running] = await Promise.all([
+    collection
+      .aggregate<Document>(pipeline(which, filter, limit, timezone), { ...WITHIN, allowDiskUse: true })
+      .toArray(),
+    inProgress(collection, which),
+  ])
   const byOutcome = Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, 0])) as Record<RunOutcome, number>
   let total = 0
   let lost = 0
@@ -122,17 +156,32 @@ export async function statisticsOf(
     lastSuccess,
     lastFailure: found?.['lastFailure']?.[0] ?? null,
     runs: total,
+    // Counted only where there may be more.
+    isPart: total >= limit && (await collection.countDocuments(filter, { ...WITHIN, skip: limit, limit: 1 })) > 0,
     byOutcome,
     open: total - RUN_OUTCOMES.reduce((sum, outcome) => sum + byOutcome[outcome], 0),
+    running,
     successRate: ended === 0 ? null : byOutcome.Completed / ended,
     meanMs: duration ? Math.round(duration.mean) : null,
     p95Ms: duration?.p95 ?? null,
     lost,
     failuresByError: found?.['errors'] ?? [],
+    failuresBySchedule: found?.['schedules'] ?? [],
     failuresByHour,
     trend: trendOf(found?.['trend'] ?? []),
   }
 }
+
+/** The database gives up a reading that takes longer. */
+const WITHIN = { maxTimeMS: 30_000 }
+
+const inProgress = (runs: Collection<Document>, which: string | StatisticsOf): Promise<RunInProgress[]> =>
+  runs
+    .find({ ...filterOf(which), phase: 'Running' }, WITHIN)
+    .sort({ startedAt: -1, _id: 1 })
+    .limit(MOST_ROWS)
+    .project<RunInProgress>({ _id: 0, run: '$_id', schedule: 1, startedAt: 1, by: 1, attempt: 1 })
+    .toArray()
 
 const whichOptions = t.object({
   task: t.optional(t.name),
@@ -155,10 +204,9 @@ const LAST = '\u{10ffff}'
 
 /** The fields that are sorted along; a log of 200 lines and the arguments are not. */
 const NEEDED = Object.fromEntries(
-  ['phase', 'scheduledFor', 'completedAt', 'durationMs', 'lost', 'error', 'reason', 'counters'].map((name) => [
-    name,
-    1,
-  ]),
+  ['phase', 'schedule', 'scheduledFor', 'completedAt', 'durationMs', 'lost', 'error', 'reason', 'counters'].map(
+    (name) => [name, 1],
+  ),
 )
 
 const lastEnd = (phase: 'Completed' | 'Failed'): Document[] => [
@@ -174,16 +222,25 @@ const lastEnd = (phase: 'Completed' | 'Failed'): Document[] => [
   },
 ]
 
-function pipeline(which: string | StatisticsOf, since: Date | undefined, timezone: string): Document[] {
+/** The most frequent values of an expression among failed runs. */
+const failuresBy = (as: string, value: unknown): Document[] => [
+  { $match: { phase: 'Failed' } },
+  { $group: { _id: value, count: { $sum: 1 }, last: { $max: '$scheduledFor' } } },
+  { $sort: { count: -1, _id: 1 } },
+  { $limit: MOST_ROWS },
+  { $project: { _id: 0, [as]: '$_id', count: 1, last: 1 } },
+]
+
+function pipeline(which: string | StatisticsOf, filter: Document, limit: number, timezone: string): Document[] {
   const day = { $dateToString: { date: '$scheduledFor', format: '%Y-%m-%d', timezone } }
   const counters = { $cond: [{ $eq: [{ $type: '$counters' }, 'object'] }, '$counters', {}] }
   const rank95 = { $multiply: [{ $size: '$all' }, 0.95] }
   return [
-    { $match: { ...filterOf(which), ...(since ? { scheduledFor: { $gte: since } } : {}) } },
+    { $match: filter },
     // The runs of one schedule come in this order, by the index.
     ...(typeof which === 'string' ? [] : [{ $project: NEEDED }]),
     { $sort: { scheduledFor: -1 } },
-    { $limit: MOST_RUNS },
+    { $limit: limit },
     {
       $facet: {
         lastSuccess: lastEnd('Completed'),
@@ -200,19 +257,8 @@ function pipeline(which: string | StatisticsOf, since: Date | undefined, timezon
             },
           },
         ],
-        errors: [
-          { $match: { phase: 'Failed' } },
-          {
-            $group: {
-              _id: { $ifNull: ['$error.name', { $ifNull: ['$reason', '(not reported)'] }] },
-              count: { $sum: 1 },
-              last: { $max: '$scheduledFor' },
-            },
-          },
-          { $sort: { count: -1, _id: 1 } },
-          { $limit: MOST_ERRORS },
-          { $project: { _id: 0, error: '$_id', count: 1, last: 1 } },
-        ],
+        errors: failuresBy('error', { $ifNull: ['$error.name', { $ifNull: ['$reason', '(not reported)'] }] }),
+        schedules: failuresBy('schedule', '$schedule'),
         hours: [
           { $match: { phase: 'Failed', ...HAS_DUE_TIME } },
           { $group: { _id: { $hour: { date: '$scheduledFor', timezone } }, count: { $sum: 1 } } },

@@ -169,6 +169,52 @@ describe('the commands on schedules', () => {
     })
   })
 
+  test('runs --statistics: of a task, a prefix, all, or one schedule', async () => {
+    const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour))
+    const one = (schedule: string, hour: number, phase: string, more: object = {}) => ({
+      ...{ _id: `${schedule}@${hour}` as never, schedule, task: 'sync', phase, scheduledFor: at(hour), ...more },
+    })
+    const error = { name: 'Unavailable', message: 'GitLab 503' }
+    await database.db
+      .collection('runs')
+      .insertMany([
+        one('repo_1', 1, 'Completed', { durationMs: 1_000, counters: { files: 7 } }),
+        one('repo_2', 2, 'Failed', { error }),
+        one('repo_2', 3, 'Failed', { error }),
+        one('repo_1', 4, 'Running', { startedAt: at(4), by: 'pod-1' }),
+        one('tidy', 5, 'Completed', { task: 'tidy' }),
+      ])
+    const found = await run('runs', '--statistics', '--task', 'sync')
+    expect(found).toMatchObject({ code: 0, err: '' })
+    expect(found.out).toBe(`4 runs: Completed 1, Failed 2, Skipped 0, Missed 0, open 1
+success rate 33.3 %
+took 1 s on average, p95 1 s
+running now: repo_1@4 on pod-1, since 2026-11-01T04:00:00Z
+failed 2 times: Unavailable, last 2026-11-01T03:00:00Z
+repo_2 failed 2 times, last 2026-11-01T03:00:00Z
+failures by hour: 02h 1, 03h 1
+2026-11-01: 1 Completed, files 7
+`)
+    expect((await run('runs', '--statistics', '--all', '--json')).json()).toMatchObject({
+      statistics: { runs: 5, isPart: false, failuresBySchedule: [{ schedule: 'repo_2', count: 2 }] },
+    })
+    const since = ['--since', '2026-11-01T03:00:00Z']
+    expect((await run('runs', '--statistics', '--prefix', 'repo_', ...since)).out).toMatch(/^2 runs: /)
+    expect((await run('runs', 'tidy', '--statistics')).out).toMatch(/^1 run: /)
+    for (const [args, code, problem] of [
+      [['--statistics'], 2, 'expected one of <schedule>, --task, --prefix and --all, got none'],
+      [['--statistics', 'tidy', '--all'], 2, 'got <schedule> and --all'],
+      [['--statistics', 'tidy', '--limit', '3'], 2, '--limit is for the list of runs'],
+      [['tidy', '--all'], 2, '--all: expected --statistics too'],
+      [[], 2, 'expected the id of a schedule, or --statistics with'],
+      [['none', '--statistics'], 3, "there is no schedule 'none'"],
+    ] as const) {
+      const refused = await run('runs', ...args)
+      expect({ args, code: refused.code }).toEqual({ args, code })
+      expect(refused.err).toContain(problem)
+    }
+  })
+
   test('what can not be done says so', async () => {
     const bad = await run('schedules', 'set', 's', '{"task":"sync","cron":"61 * * * *"}')
     expect(bad.code).toBe(2)

@@ -87,4 +87,45 @@ describe('the last ends of a schedule', () => {
     ])
       await expect(schedules.statistics(wrong as never)).rejects.toMatchObject({ name: 'InvalidOptions' })
   })
+
+  test('statistics of several schedules: which of them fail, what runs now, and whether they are a part', async () => {
+    const { schedules } = scheduler(database.db)
+    const at = (minute: number) => new Date(Date.UTC(2026, 10, 1, 0, minute))
+    const run = (schedule: string, minute: number, phase: string, more: object = {}) => ({
+      ...{ _id: `${schedule}@${minute}` as never, schedule, task: 'sync', phase, scheduledFor: at(minute), ...more },
+    })
+    const running = (schedule: string, minute: number) => ({
+      ...{ startedAt: at(minute), by: 'pod-1', attempt: 1, args: 'large', run: `${schedule}@${minute}` },
+    })
+    await database.db
+      .collection('runs')
+      .insertMany([
+        run('a', 1, 'Running', running('a', 1)),
+        ...[2, 3].map((minute) => run('a', minute, 'Failed')),
+        ...[4, 5, 6].map((minute) => run('b', minute, 'Failed')),
+        ...[7, 8].map((minute) => run('c', minute, 'Completed')),
+        run('c', 9, 'Running', running('c', 9)),
+        ...Array.from({ length: 25 }, (_, i) => run(`d${i}`, 10, 'Failed', { task: 'other' })),
+      ])
+    const all = await schedules.statistics({ task: 'sync' })
+    expect(all).toMatchObject({ runs: 9, open: 2, isPart: false })
+    expect(all.failuresBySchedule).toEqual([
+      { schedule: 'b', count: 3, last: at(6) },
+      { schedule: 'a', count: 2, last: at(3) },
+    ])
+    const shown = (schedule: string, minute: number) => {
+      const { args, ...kept } = { schedule, ...running(schedule, minute) }
+      return kept
+    }
+    expect(all.running).toEqual([shown('c', 9), shown('a', 1)])
+    expect((await schedules.statistics({ task: 'other' })).failuresBySchedule).toHaveLength(20)
+
+    // What runs now is no matter of when it was due, nor of how many are counted.
+    const latest = await schedules.statistics({ task: 'sync' }, { since: at(2), limit: 3 })
+    expect(latest).toMatchObject({ runs: 3, isPart: true, open: 1, failuresBySchedule: [], running: all.running })
+    expect(await schedules.statistics({ task: 'sync' }, { since: at(7), limit: 3 })).toMatchObject({ isPart: false })
+    expect(await schedules.statistics('b', { limit: 2 })).toMatchObject({ runs: 2, isPart: true, running: [] })
+    for (const limit of [0, 1.5, 100_001])
+      await expect(schedules.statistics('b', { limit })).rejects.toMatchObject({ name: 'InvalidOptions' })
+  })
 })

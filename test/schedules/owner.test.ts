@@ -138,14 +138,16 @@ describe('what an owner does', () => {
         run(2, 4, { phase: 'Failed', error: { name: 'TypeError' } }),
         run(3, 3, { phase: 'Failed', error: { name: 'RangeError' } }),
         run(3, 5, { phase: 'Skipped' }),
-        run(3, 6, { phase: 'Running' }),
+        run(3, 6, { phase: 'Running', startedAt: at(3, 6), by: 'pod-1', attempt: 2 }),
         { ...completed(1, 1, 99_999, 1), _id: 'other' as never, schedule: 'other' },
       ])
     expect(await schedules.statistics('s')).toEqual({
       ...{ lastSuccessAt: null, lastSuccess: null, lastFailure: null },
       runs: 25,
       byOutcome: { Completed: 20, Failed: 3, Skipped: 1, Missed: 0 },
+      isPart: false,
       open: 1,
+      running: [{ run: `s@${at(3, 6).toISOString()}`, schedule: 's', startedAt: at(3, 6), by: 'pod-1', attempt: 2 }],
       successRate: 20 / 23,
       meanMs: 154,
       p95Ms: 118,
@@ -154,6 +156,7 @@ describe('what an owner does', () => {
         { error: 'TypeError', count: 2, last: at(2, 4) },
         { error: 'RangeError', count: 1, last: at(3, 3) },
       ],
+      failuresBySchedule: [{ schedule: 's', count: 3, last: at(3, 3) }],
       failuresByHour: Array.from({ length: 24 }, (_, hour) => (hour === 3 ? 2 : hour === 4 ? 1 : 0)),
       trend: [
         { day: '2026-11-01', runs: 19, counters: { files: 19 } },

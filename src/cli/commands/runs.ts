@@ -1,12 +1,19 @@
 import type { Command } from 'commander'
 import { isOver, type ListRuns, listRuns, Refused, startRun, UsageError, waitForRun } from '../../operations/index.js'
 import { numbered, typed } from '../../options/index.js'
-import type { Json, RunStatistics, StoredRun } from '../../schedules/index.js'
+import {
+  type Json,
+  type RunStatistics,
+  Schedules,
+  type StatisticsOf,
+  type StatisticsOptions,
+  type StoredRun,
+} from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndReason, byFrom } from '../by.js'
 import type { CliContext, Options } from '../context.js'
 import { valueText } from '../output.js'
-import { limitFrom, print } from './command.js'
+import { limitFrom, print, timeFrom } from './command.js'
 import { endText, lookAtSchedules, onSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
@@ -61,18 +68,72 @@ export function argsFrom(text: string): Json {
 export function registerRuns(program: Command, context: CliContext): void {
   const command = program
     .command('runs')
-    .description("list a schedule's runs, the latest first, with statistics")
-    .argument('<schedule>', 'its id')
+    .description("list a schedule's runs, the latest first, with statistics; or the statistics of several schedules")
+    .argument('[schedule]', 'its id')
     .option('--phase <phase>', 'only those in this phase: Queued, Running, Completed, Failed, Skipped or Missed')
-    .option('--limit <n>', 'at most this many, 1 to 10000', limitFrom, 20)
+    .option('--limit <n>', 'at most this many, 1 to 10000 (default: 20)', limitFrom)
     .option('--lines', "with each run's log lines")
+    .option('--statistics', 'only the statistics: of the schedule, or of --task, --prefix or --all')
+    .option('--task <name>', "with --statistics: those of this task's runs, of all schedules")
+    .option('--prefix <text>', 'with --statistics: those of all schedules whose ids begin so')
+    .option('--all', 'with --statistics: those of all runs')
+    .option(
+      '--since <time>',
+      'with --statistics: only runs that were due since then, such as 2026-12-01T06:00:00Z',
+      timeFrom,
+    )
     .option('--timezone <zone>', 'for the hours and days in the statistics (default: UTC)')
-    .action((id: string, options: Options & ListRuns) => runs(context, id, options))
-  withSchedules(command, ['runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'])
+    .action((id: string | undefined, options: RunsOptions) =>
+      options.statistics ? statistics(context, id, options) : runs(context, id, options),
+    )
+  withSchedules(command, [
+    'runs repo_sync_42',
+    'runs repo_sync_42 --phase Failed --lines',
+    'runs repo_sync_42 --json',
+    'runs --statistics --task sync',
+    'runs --statistics --prefix repo_sync_ --since 2026-11-01T00:00:00Z --json',
+  ])
 }
 
-async function runs(context: CliContext, id: string, options: Options & ListRuns): Promise<void> {
-  const { phase, limit, timezone } = options
+type RunsOptions = Options &
+  ListRuns &
+  Pick<StatisticsOptions, 'since'> & {
+    readonly statistics?: true
+    readonly task?: string
+    readonly prefix?: string
+    readonly all?: true
+  }
+
+/** Statistics alone, also of the runs of several schedules. */
+async function statistics(context: CliContext, id: string | undefined, options: RunsOptions): Promise<void> {
+  const { task, prefix, all, since, timezone, phase, limit } = options
+  const named = Object.entries({ '<schedule>': id, '--task': task, '--prefix': prefix, '--all': all }).flatMap(
+    ([name, value]) => (value === undefined ? [] : [name]),
+  )
+  if (named.length !== 1)
+    throw new UsageError(
+      `--statistics: expected one of <schedule>, --task, --prefix and --all, got ${named.join(' and ') || 'none'}`,
+    )
+  for (const [name, value] of Object.entries({ phase, limit, lines: options['lines'] }))
+    if (value !== undefined) throw new UsageError(`--${name} is for the list of runs: expected none with --statistics`)
+  const which = id ?? ({ task, prefix, all } as StatisticsOf)
+  const found = await lookAtSchedules(context, options, async (system) => {
+    const { db, collections } = system
+    const counted = await new Schedules({ db, collections }).statistics(which, { since, timezone })
+    if (id !== undefined && counted.runs === 0) await listRuns(system, id, { limit: 1 }) // refuses one that isn't there
+    return counted
+  })
+  if (options.json) return context.output.json({ statistics: found })
+  if (found.runs === 0) context.output.line(since ? `no runs since ${timeText(since)}` : 'no runs')
+  for (const line of statisticsLines(found, id === undefined)) context.output.line(line)
+}
+
+async function runs(context: CliContext, id: string | undefined, options: RunsOptions): Promise<void> {
+  const { phase, limit = 20, timezone, task, prefix, all, since } = options
+  for (const [name, value] of Object.entries({ task, prefix, all, since }))
+    if (value !== undefined) throw new UsageError(`--${name}: expected --statistics too, got none`)
+  if (id === undefined)
+    throw new UsageError('expected the id of a schedule, or --statistics with --task, --prefix or --all, got none')
   if (phase !== undefined && !PHASES.includes(phase))
     throw new UsageError(`--phase: expected one of ${PHASES.join(', ')}, got '${phase}'`)
   const { statistics, runs: found } = await lookAtSchedules(context, options, (system) =>
@@ -105,12 +166,12 @@ function countersText({ counters }: StoredRun): string {
   return all.length > 0 ? ` (${all.join(', ')})` : ''
 }
 
-function statisticsLines(statistics: RunStatistics): string[] {
-  const { runs: count, byOutcome, successRate, meanMs, p95Ms, failuresByError, failuresByHour, lost } = statistics
+function statisticsLines(statistics: RunStatistics, isOfSeveral = false): string[] {
+  const { runs: count, byOutcome, successRate, meanMs, p95Ms, failuresByHour, lost, isPart } = statistics
   if (count === 0) return []
   const outcomes = Object.entries(byOutcome).map(([outcome, n]) => `${outcome} ${n}`)
   const lines = [
-    `${numbered(count, 'run')}: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
+    `${isPart ? 'the latest ' : ''}${numbered(count, 'run')}: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
   ]
   if (successRate !== null) lines.push(`success rate ${(successRate * 100).toFixed(1)} %`)
   for (const [how, end] of [
@@ -119,8 +180,14 @@ function statisticsLines(statistics: RunStatistics): string[] {
   ] as const)
     if (end) lines.push(`last ${how} ${timeText(end.at)}${end.error ? `: ${valueText(end.error.message)}` : ''}`)
   if (meanMs !== null && p95Ms !== null) lines.push(`took ${formatMs(meanMs)} on average, p95 ${formatMs(p95Ms)}`)
-  for (const { error, count: n, last } of failuresByError)
+  for (const { run, startedAt, by = '-' } of statistics.running)
+    lines.push(`running now: ${valueText(run)} on ${valueText(by)}, since ${timeText(startedAt)}`)
+  for (const { error, count: n, last } of statistics.failuresByError)
     lines.push(`failed ${numbered(n, 'time')}: ${valueText(error)}, last ${timeText(last)}`)
+  // Of one schedule they are all its own.
+  if (isOfSeveral)
+    for (const { schedule, count: n, last } of statistics.failuresBySchedule)
+      lines.push(`${valueText(schedule)} failed ${numbered(n, 'time')}, last ${timeText(last)}`)
   const hours = failuresByHour.flatMap((n, hour) => (n > 0 ? [`${String(hour).padStart(2, '0')}h ${n}`] : []))
   if (hours.length > 0) lines.push(`failures by hour: ${hours.join(', ')}`)
   for (const { day, runs, counters } of statistics.trend.slice(-DAYS_SHOWN)) {
