@@ -5,22 +5,8 @@
  */
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 
-/** Metrics and health; handlers in threads; the Kubernetes task kinds; storage; named locks outside MongoDB. */
-const OPTIONAL = [
-  '@aws-sdk/client-s3',
-  '@kubernetes/client-node',
-  '@nestjs/common',
-  '@nestjs/core',
-  '@nestjs/platform-express',
-  '@nestjs/schedule',
-  '@nestjs/terminus',
-  'ioredis',
-  'pg',
-  'piscina',
-  'prom-client',
-  'reflect-metadata',
-  'rxjs',
-]
+/** Metrics; handlers in threads; the Kubernetes task kinds; storage; named locks outside MongoDB. */
+const OPTIONAL = ['@aws-sdk/client-s3', '@kubernetes/client-node', 'ioredis', 'pg', 'piscina', 'prom-client']
 const FILES = ['healthcheck.mjs', 'kubernetes-tasks.mjs']
 
 const { version, devDependencies, overrides } = JSON.parse(await readFile('package.json', 'utf8'))

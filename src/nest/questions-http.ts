@@ -14,18 +14,9 @@ import {
   Query,
   Req,
 } from '@nestjs/common'
-import { BSON, type Db } from 'mongodb'
-import { isOutage } from '../database/index.js'
-import {
-  answerQuestion,
-  listQuestions,
-  NotFound,
-  OperationError,
-  Refused,
-  type System,
-  UsageError,
-} from '../operations/index.js'
-import { checkOptions, DOORBELL_MODES, type DoorbellMode, InvalidOptions, ownReads, t } from '../options/index.js'
+import type { Db } from 'mongodb'
+import { answerOverHttp, httpProblemOf, knownSender, questionsOverHttp, type System } from '../operations/index.js'
+import { checkOptions, DOORBELL_MODES, type DoorbellMode, ownReads, t } from '../options/index.js'
 import type { AuditOptions, LifecycleModel } from '../phases/index.js'
 import { type AsyncOptions, optionsFrom } from './locks/options.js'
 import type { AppDb } from './options.js'
@@ -71,14 +62,6 @@ const sources = t.object({
   doorbell: t.optional(t.oneOf(DOORBELL_MODES)),
 })
 
-const answerBody = t.object({
-  option: t.name,
-  reason: t.optional(t.text),
-  question: t.optional(t.name),
-})
-const FORMER = { renamed: { comment: 'reason' } } as const
-const listQuery = t.object({ lifecycle: t.optional(t.name), to: t.optional(t.name) })
-
 /** The inbox of open questions, and answers to them. */
 @Controller('questions')
 class QuestionsController {
@@ -91,14 +74,7 @@ class QuestionsController {
   @Get()
   @Header('Cache-Control', 'no-store')
   async list(@Req() request: QuestionsHttpRequest, @Query() query: unknown): Promise<object> {
-    const by = await this.by(request)
-    return await overHttp(async () => {
-      const { questions, more, now } = await listQuestions(
-        this.system(by),
-        checkOptions('GET /questions', listQuery, query),
-      )
-      return shown({ now, questions, more })
-    })
+    return await overHttp(async () => questionsOverHttp(await this.systemOf(request), query))
   }
 
   /** Answers a document's question: `{ option, reason, question }`. */
@@ -110,24 +86,15 @@ class QuestionsController {
     @Param('id') id: string,
     @Body() body: unknown,
   ): Promise<object> {
-    const by = await this.by(request)
-    requireJson(request)
-    return await overHttp(async () => {
-      const given = checkOptions('POST /questions', answerBody, body ?? {}, FORMER)
-      return shown(await answerQuestion(this.system(by), { lifecycle, id }, { ...given, by }))
-    })
+    const type = request.headers['content-type'] as string | undefined
+    return await overHttp(async () => answerOverHttp(await this.systemOf(request), { lifecycle, id }, { type, body }))
   }
 
-  private async by(request: QuestionsHttpRequest): Promise<string> {
-    const by = await this.sources.by(request)
-    if (typeof by === 'string' && by !== '') return by
-    throw problem(401, 'unknownSender', 'expected a sender who is known: log in, or send the token that you were given')
-  }
-
-  private system(by: string): System {
+  private async systemOf(request: QuestionsHttpRequest) {
+    const by = knownSender(await this.sources.by(request))
     const { db, lifecycles, auditFor, doorbell } = this.sources
     const models = lifecycles.map(({ model }) => model)
-    return { db: ownReads(db as Db), models, doorbell, audit: { by, keepFor: auditFor } }
+    return { db: ownReads(db as Db), models, doorbell, audit: { by, keepFor: auditFor } } satisfies System
   }
 }
 
@@ -157,42 +124,12 @@ function checkSources(given: QuestionsSources): QuestionsSources {
   return given
 }
 
-/** Requires JSON, because a page of another site can send a form in the name of a logged-in user, but not JSON. */
-function requireJson({ headers }: QuestionsHttpRequest): void {
-  const type = headers['content-type']
-  if (!/^application\/json\b/i.test(String(type)))
-    throw problem(415, 'invalidRequest', `expected the content type application/json, got ${String(type)}`)
-}
-
-/** Formats the answer as `--json` of the commands prints it, in Extended JSON. */
-const shown = (value: object): object => BSON.EJSON.serialize(value, { relaxed: true })
-
-const problem = (statusCode: number, error: string, message: string) =>
-  new HttpException({ statusCode, error, message }, statusCode)
-
-/** Turns a refusal into an answer that gives the reason, and an outage of the database into a 503; other errors stay the app's. */
+/** Turns a refusal, and an outage of the database, into an answer; other errors stay the app's. */
 async function overHttp<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    if (isOutage(error))
-      throw problem(
-        503,
-        'databaseUnavailable',
-        "the database doesn't answer; send it again: an answer that was stored counts once",
-      )
-    if (error instanceof InvalidOptions) throw problem(400, 'invalidRequest', error.problems.join('; '))
-    if (!(error instanceof OperationError)) throw error
-    const reason = error.obstacle?.reason
-    if (error instanceof NotFound) throw problem(404, reason ?? 'notFound', error.problem)
-    if (error instanceof Refused) throw problem(409, reason ?? 'refused', error.problem)
-    if (error instanceof UsageError)
-      // The advice is for the command line, except for the spellings of an `_id`.
-      throw problem(
-        reason === 'unknownLifecycle' ? 404 : 400,
-        reason ?? 'invalidRequest',
-        reason === 'ambiguousId' ? error.message : error.problem,
-      )
-    throw error
+    const problem = httpProblemOf(error)
+    throw problem ? new HttpException(problem, problem.statusCode) : error
   }
 }

@@ -61,6 +61,7 @@ export { type ListedPause, pausedText } from './pauses/change.js'
 export { listPauses, pauseWork, resumeWork } from './pauses/pause.js'
 export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'
 export { operationLifecycle } from './public.js'
+export { answerOverHttp, type HttpProblem, httpProblemOf, knownSender, questionsOverHttp } from './questions-http.js'
 export {
   type LastSweep,
   type LifecycleStatus,

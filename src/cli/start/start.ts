@@ -1,17 +1,14 @@
-import { HTTP_PACKAGES, requirePackages } from '../../config/index.js'
+import { requirePackages } from '../../config/index.js'
 import { UsageError } from '../../operations/index.js'
 import { openWorkspace, requireLifecycles } from '../workspace.js'
-import { AnswerTokens } from './answer-tokens.js'
 import { printBanner } from './banner.js'
 import { consoleToLog, rejectionsToLog } from './console-lines.js'
+import { AnswerTokens } from './http/answer-tokens.js'
 import { besideLifecycles, type StartOptions } from './options.js'
 import { patiently } from './patiently.js'
 import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
 import { type Supervisor, supervise } from './workers/supervise.js'
-
-/** The required packages, including those of the web server, so that one command installs them all. */
-const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
 
 /**
  * Runs one replica, or several in processes of their own, until it is asked to stop, and stops in order (docs/lock-protocol.md,
@@ -20,7 +17,6 @@ const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
 export async function start(options: StartOptions): Promise<void> {
   const { logger, output, settings } = options
   requireLifecycles(settings)
-  if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
   if (settings.earlyRecovery === 'on') {
     requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])
     // Reports missing requirements before anything is opened.

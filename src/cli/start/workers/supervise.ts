@@ -2,6 +2,8 @@ import { availableParallelism, hostname } from 'node:os'
 import type { Settings } from '../../../config/index.js'
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
+import { hasMetrics, serveHttp } from '../http/index.js'
+import type { HttpServer } from '../http/server.js'
 import type { StartOptions } from '../options.js'
 import { patiently } from '../patiently.js'
 import { Crew } from './crew.js'
@@ -26,7 +28,8 @@ export interface Supervisor {
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
   const { settings, logger } = options
   const workspace = await patiently(settings, logger, (own) => openWorkspace({ ...options, settings: own }))
-  const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
+  const measured = settings.http !== undefined && hasMetrics(logger)
+  const crew = new Crew({ workers: workersOf(options, measured), env: options.env, logger })
   const closing: (() => Promise<void>)[] = [() => workspace.connection.close()]
   const end = async (mostMs: number) => {
     await crew.stop(mostMs)
@@ -41,7 +44,7 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
   }
   onCrew(supervisor)
   try {
-    const server = settings.http === undefined ? undefined : await serve(workspace, options, crew)
+    const server = settings.http === undefined ? undefined : await serve(workspace, options, crew, measured)
     if (server) closing.push(server.close)
     if (!(await crew.start())) return supervisor
     const identities = [...crew.working.values()].map((link) => link.identity!)
@@ -55,30 +58,33 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
 }
 
 /** The configurations of the workers. All share the cores: unless the number of threads is set, each gets its share. */
-function workersOf({ settings, cwd }: StartOptions): { name: string; config: WorkerConfig }[] {
+function workersOf({ settings, cwd }: StartOptions, measured: boolean): { name: string; config: WorkerConfig }[] {
   const base = settings.name ?? `${hostname()}-${process.pid}`
   const threads = settings.threads ?? Math.max(1, Math.floor(availableParallelism() / settings.workers) - 1)
   const logFormat = settings.log ?? (process.stderr.isTTY ? 'pretty' : 'json')
   return Array.from({ length: settings.workers }, (_, i) => {
     const name = `${base}-${i + 1}`
     const own: Settings = { ...settings, name, threads, workers: 1, http: undefined }
-    return { name, config: { settings: own, cwd, logFormat, measured: settings.http !== undefined } }
+    return { name, config: { settings: own, cwd, logFormat, measured } }
   })
 }
 
-async function serve(workspace: Workspace, { settings, logger }: StartOptions, crew: Crew) {
+async function serve(
+  workspace: Workspace,
+  { settings, logger }: StartOptions,
+  crew: Crew,
+  measured: boolean,
+): Promise<HttpServer> {
   const { connection, lifecycles } = workspace
-  const [{ serveHttp }, { workersMetrics }] = await Promise.all([
-    import('../app.js'),
-    import('../../../telemetry/index.js'),
-  ])
-  const metrics = workersMetrics({
-    db: connection.db,
-    lifecycles,
-    logger,
-    ofWorkers: () => crew.metrics(),
-    counts: () => ({ wanted: crew.size, working: crew.working.size, restarts: crew.restarts }),
-  })
+  const metrics = measured
+    ? (await import('../../../telemetry/index.js')).workersMetrics({
+        db: connection.db,
+        lifecycles,
+        logger,
+        ofWorkers: () => crew.metrics(),
+        counts: () => ({ wanted: crew.size, working: crew.working.size, restarts: crew.restarts }),
+      })
+    : undefined
   const sources = {
     registry: metrics,
     notReady: () => crew.notReady(),

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { CliError, EXIT } from '../errors.js'
+import { CliError, EXIT } from '../../errors.js'
 
 const SHORTEST_TOKEN = 20
 const LONGEST_NAME = 200
