@@ -187,7 +187,8 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
       )
     }
     case 'park': {
-      const error = literal(end.error ?? { name: 'Parked', message: end.reason })
+      const { reason: message, cause } = end
+      const error = literal(end.error ?? { name: 'Parked', message, ...(cause !== undefined && { cause }) })
       const used = end.usesAttempt && { attempts: oneMoreAttempt(terms) }
       return letGo(PARKED_AT, { ...ended, ...used, error, history: history('park', { reason: end.reason }) })
     }

@@ -123,6 +123,8 @@ export interface RecordedError {
   readonly causes?: readonly Pick<RecordedError, 'name' | 'message' | 'code'>[] | undefined
   /** A bug of the program: the number of the document's steps in a row that have ended with one. */
   readonly bugs?: number | undefined
+  /** What it has in common with other errors of its kind, as 12 hex digits (docs/flow.md); absent: recorded by an older version. */
+  readonly cause?: string | undefined
 }
 
 /**
@@ -175,7 +177,10 @@ export type EndKind = {
   | {
       readonly kind: 'park'
       readonly reason: string
+      /** Null: a handler's decision. */
       readonly error: RecordedError | null
+      /** The cause of such a decision, by its reason. */
+      readonly cause?: string | undefined
       /** For the last of too many errors in a row. */
       readonly usesAttempt?: true | undefined
     }

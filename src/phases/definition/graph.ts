@@ -114,6 +114,13 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
     | 'sampled'
     | 'full'
     | { readonly keep: 'off' | 'sampled' | 'full'; readonly for?: Duration; readonly most?: number }
+  /**
+   * Names the cause of an error that a handler threw, where its name, code, message and first frame don't tell (docs/flow.md): 1 to 200 characters;
+   * undefined: the usual cause. Called for each error that is recorded, so it must be quick. If it throws or returns anything else, the usual cause is
+   * taken, and the log says so once. It doesn't affect how errors are handled.
+   * @example (error) => (error instanceof QuotaExceeded ? `quota of ${error.resource}` : undefined)
+   */
+  readonly causeOf?: (error: unknown) => string | undefined
   /** The number of claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**

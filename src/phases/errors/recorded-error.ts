@@ -3,6 +3,8 @@ import { cut, textOf, tried } from './kept-text.js'
 
 /** The most causes in an error's whole tree: an error that names itself, or thousands of others, must not cost a document. */
 const MOST_CAUSES = 8
+/** The part of a stack that is searched for the frames that are kept: it begins with the message, which may be of any length. */
+const MOST_STACK = 16_000
 
 type Cause = NonNullable<RecordedError['causes']>[number]
 
@@ -12,7 +14,7 @@ export function recordedError(thrown: unknown): RecordedError {
   const causes = causesOf(thrown)
   return {
     ...described(thrown, 'errorMessage'),
-    ...(typeof stack === 'string' && { stack: cut(withoutOwnFrames(stack), 'errorStack') }),
+    ...(typeof stack === 'string' && { stack: cut(withoutOwnFrames(stack.slice(0, MOST_STACK)), 'errorStack') }),
     ...(causes.length > 0 && { causes }),
   }
 }

@@ -34,9 +34,14 @@ export interface LifecycleSettings {
   readonly callbackTimeoutMs?: number | undefined
   /** The events that are kept of its documents beyond their histories; undefined: none. */
   readonly events?: EventsSetting | undefined
+  /** Names the cause of an error. */
+  readonly causeOf?: CauseOf | undefined
   /** The owner's fields that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
+
+/** Names the cause of an error that a handler threw; undefined: Phaselock does. */
+export type CauseOf = (error: unknown) => string | undefined
 
 /** The events that are kept: the kind, the time and the number. */
 export interface EventsSetting {
@@ -177,6 +182,12 @@ export const settingsSchema = t.object({
     ),
   ),
   callbackTimeout: t.optional(t.duration('100ms', '1h')),
+  causeOf: t.optional(
+    t.where<CauseOf>(
+      (value) => typeof value === 'function',
+      t.expecting("a function that names an error's cause, such as (error) => error.code"),
+    ),
+  ),
   legacyWriters: t.withDefault(t.flag, false),
   child: t.optional(t.flag),
   reads: t.optional(

@@ -14,6 +14,7 @@ import {
   stepPauseMs,
 } from '../../../lock/index.js'
 import { numbered, typed } from '../../../options/index.js'
+import { CausesOfErrors } from '../../errors/cause.js'
 import { InvalidOutcome, StepTimeout, Unavailable } from '../../errors/errors.js'
 import { cut, textOf, tried } from '../../errors/kept-text.js'
 import { causesText, recordedError } from '../../errors/recorded-error.js'
@@ -48,13 +49,19 @@ const LONGEST_PAUSE_MS = 365 * 86_400_000
 /** Turns the result of a handler into the ending that is recorded: one rule for each way to end. */
 export class EndingRules {
   private readonly progress: string
+  private readonly causes: CausesOfErrors
 
   constructor(
-    private readonly env: Pick<LifecycleEnvironment, 'model' | 'isSuperseded' | 'serverClock' | 'serverNow' | 'random'>,
+    private readonly env: Pick<
+      LifecycleEnvironment,
+      'model' | 'isSuperseded' | 'serverClock' | 'serverNow' | 'random' | 'logger'
+    >,
     /** True if a chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
     private readonly yields: (held: Held) => boolean,
   ) {
-    this.progress = env.model.settings.progress
+    const { name, settings } = env.model
+    this.progress = settings.progress
+    this.causes = new CausesOfErrors(settings.causeOf, (problem) => env.logger.warn(`${name}: ${problem}`))
   }
 
   /** The ending of a document that needs no handler: cancelled before its step began, unreadable, poison, past its deadline, or resting until it. */
@@ -222,7 +229,8 @@ export class EndingRules {
   /** The ending after an error of its handler, or of the server about its outcome: an attempt is used. */
   afterError(held: Held, thrown: unknown, ms: number): Ending {
     const attempts = countOf(held.document[this.progress]?.attempts)
-    const error = this.withBugs(recordedError(thrown), held, attempts)
+    const recorded = this.withBugs(recordedError(thrown), held, attempts)
+    const error = { ...recorded, cause: this.causes.of(thrown, recorded, held.lease.id) }
     const attempt = 1 + attempts
     const { name, settings } = this.env.model
     const isBug = error.bugs !== undefined && error.bugs >= MOST_BUGS && !this.env.isSuperseded()
@@ -245,7 +253,15 @@ export class EndingRules {
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
     const { lease, steps } = held
-    return { lease, end, ms, set, steps: steps + 1, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
+    return {
+      lease,
+      end: this.causes.in(end, lease.id),
+      ms,
+      set,
+      steps: steps + 1,
+      wakeBy: this.deadlineOf(held),
+      stale: this.staleFields(held, end),
+    }
   }
 
   private deadlineOf(held: Held): Date | null {
