@@ -25,6 +25,7 @@ export * from './move/operation-writes.js'
 export * from './move/owner-writes.js'
 export * from './move/removal.js'
 export { type Rename, renameLook, renameUpdate, ruleLook, ruleUpdate, type StateRule } from './move/rules.js'
+export * from './move/seen.js'
 export * from './outbox/deliveries.js'
 export {
   CALLBACK_NAMES,

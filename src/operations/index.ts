@@ -57,6 +57,7 @@ export {
 export { type ListedLimit, listLimits } from './inspect/limits.js'
 export { type AuditRequest, type EventsRequest, listAudit, listEvents } from './inspect/records.js'
 export { type LifecycleOfReplica, listReplicas, type ReplicaState } from './inspect/replicas.js'
+export { seenIn } from './inspect/seen.js'
 export { type ListedPause, pausedText } from './pauses/change.js'
 export { listPauses, pauseWork, resumeWork } from './pauses/pause.js'
 export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'

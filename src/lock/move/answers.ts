@@ -13,7 +13,7 @@ import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQue
 import { historyWith } from '../record/step-end.js'
 import { lifecyclesOf } from '../registry/in-force.js'
 import { inProgress, isDate, literal, type Terms } from '../terms/terms.js'
-import { DUE_AND_NOBODYS, type OwnerWriteOptions } from './owner-writes.js'
+import { DUE_AND_NOBODYS, type OwnerWriteOptions, type Write } from './owner-writes.js'
 
 /** An answer to the question that a document asks. */
 export interface NewAnswer {
@@ -52,12 +52,34 @@ export async function storeAnswer(
   documents: Collection,
   terms: Terms,
   id: unknown,
+  answer: NewAnswer,
+  options: OwnerWriteOptions & { readonly heldBackMs?: number },
+  where: Filter<Document> = {},
+): Promise<Answered> {
+  const { heldBackMs = 0, ...session } = options
+  const seen = await answerWrite(documents, terms, id, answer, options, where)
+  if ('refusal' in seen) return seen.refusal
+  const { question } = seen
+  const [filter, update] = seen.write
+  const { matchedCount } = await documents.updateOne({ _id: id as never, $and: [filter] }, update, session)
+  if (matchedCount > 0) return { kind: 'answered', question: question.question, option: answer.option }
+  const now = await questionOf(documents, terms, id, session)
+  // Held for a moment, and free again.
+  return whyNot(now, question.id, answer.option, heldBackMs) ?? { kind: 'held' }
+}
+
+/** The filter and the update that store an answer to the question that a document asks now; or the reason why it takes none. */
+export async function answerWrite(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
   { option, by, comment, question: meant }: NewAnswer,
   { heldBackMs = 0, ...options }: OwnerWriteOptions & { readonly heldBackMs?: number },
-): Promise<Answered> {
+  where: Filter<Document> = {},
+): Promise<{ readonly refusal: Answered } | { readonly write: Write; readonly question: StoredQuestion }> {
   const seen = await questionOf(documents, terms, id, options)
   const refusal = whyNot(seen, meant, option, heldBackMs)
-  if (refusal) return refusal
+  if (refusal) return { refusal }
   const { question } = seen as Asking
   const told = comment === null ? '' : `: ${comment}`
   const history = historyWith(terms, { outcome: 'owner', reason: `answered '${option}'${told}`, by })
@@ -66,26 +88,19 @@ export async function storeAnswer(
     ...{ option: literal(option), by: literal(by), comment: literal(comment), at: '$$NOW' },
   }
   const isOpen = { $and: [isInTime(terms, heldBackMs), { $not: [isAnswered(terms)] }] }
-  const { matchedCount } = await documents.updateOne(
-    {
-      $and: [
-        { _id: id as never, [`${terms.progress}.question.id`]: { $eq: question.id }, $expr: isOpen },
-        { ...WITHOUT_TOKEN, ...NOT_PARKED },
-        ...(terms.legacyWriters ? [isNotHeld(terms)] : []),
-      ],
-    },
-    [
-      {
-        $set: { ...DUE_AND_NOBODYS, [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { answer, history }] } },
-      },
-      { $unset: `${terms.progress}.resumeAt` },
+  const filter = {
+    $and: [
+      where,
+      { [`${terms.progress}.question.id`]: { $eq: question.id }, $expr: isOpen },
+      { ...WITHOUT_TOKEN, ...NOT_PARKED },
+      ...(terms.legacyWriters ? [isNotHeld(terms)] : []),
     ],
-    options,
-  )
-  if (matchedCount > 0) return { kind: 'answered', question: question.question, option }
-  const now = await questionOf(documents, terms, id, options)
-  // Held for a moment, and free again.
-  return whyNot(now, question.id, option, heldBackMs) ?? { kind: 'held' }
+  }
+  const answered = {
+    ...DUE_AND_NOBODYS,
+    [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { answer, history }] },
+  }
+  return { write: [filter, [{ $set: answered }, { $unset: `${terms.progress}.resumeAt` }]], question }
 }
 
 /** True if the question's time isn't over. */

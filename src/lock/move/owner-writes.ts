@@ -34,9 +34,17 @@ export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 /** Due immediately, even if it is held: for an update by which an owner changes the work. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
-/** Makes a write to one document, named at the top of the filter: a router looks for it there. */
+/** The filter of a write to one document, named at its top: a router looks for it there. */
+const writeFilter = (id: unknown, condition: Filter<Document>) => ({ _id: id as never, $and: [condition] })
+
 const writeTo = (documents: Collection, id: unknown, [condition, update]: Write, options: OwnerWriteOptions = {}) =>
-  documents.updateOne({ _id: id as never, $and: [condition] }, update, options)
+  documents.updateOne(writeFilter(id, condition), update, options)
+
+/** The stages that yield a document as a write would leave it; nothing where the write wouldn't match. As an aggregate they write nothing. */
+export const writeStages = (id: unknown, [condition, update]: Write): Document[] => [
+  { $match: writeFilter(id, condition) },
+  ...update,
+]
 
 /**
  * Sets the owner's state, even while the document is held: a state rule moves it once no replica holds it. The state of a queued insert is older.
@@ -54,6 +62,12 @@ export async function setState(
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
 
+/** The filter and the update of {@link wake}. */
+export const wakeWrite = (terms: Terms, where: Filter<Document> = {}): Write => [
+  { $and: [where, { ...WITHOUT_TOKEN, ...NOT_PARKED, ...notLegacyLease(terms) }] },
+  woken(terms),
+]
+
 /** Ends a document's sleep: it is due immediately. Does nothing if it is held or parked. */
 export async function wake(
   documents: Collection,
@@ -62,8 +76,7 @@ export async function wake(
   options: OwnerWriteOptions = {},
   where: Filter<Document> = {},
 ): Promise<boolean> {
-  const isFree = { ...WITHOUT_TOKEN, ...NOT_PARKED, ...notLegacyLease(terms) }
-  const { matchedCount } = await writeTo(documents, id, [{ $and: [where, isFree] }, woken(terms)], options)
+  const { matchedCount } = await writeTo(documents, id, wakeWrite(terms, where), options)
   return matchedCount > 0
 }
 
@@ -101,6 +114,10 @@ export async function wakeSleepers(
   return (await updateNamed(documents, updates)).modifiedCount
 }
 
+/** The filter and the update of {@link unpark}. */
+export const unparkWrite = (terms: Terms, by: string, where: Filter<Document> = {}): Write =>
+  anotherGo(terms, { reason: 'unparked', by }, { $and: [where, PARKED_IDLE] })
+
 /** Unparks a document, with its attempts and claims at 0. `by`: the person who did it, for the history. */
 export async function unpark(
   documents: Collection,
@@ -108,9 +125,9 @@ export async function unpark(
   id: unknown,
   by: string,
   options: OwnerWriteOptions = {},
+  where: Filter<Document> = {},
 ): Promise<boolean> {
-  const write = anotherGo(terms, { reason: 'unparked', by }, PARKED_IDLE)
-  return (await writeTo(documents, id, write, options)).matchedCount > 0
+  return (await writeTo(documents, id, unparkWrite(terms, by, where), options)).matchedCount > 0
 }
 
 /**
@@ -137,13 +154,21 @@ export async function releaseFutureLease(
   id: unknown,
   by: string,
   options: OwnerWriteOptions = {},
+  where: Filter<Document> = {},
 ): Promise<boolean> {
   const found = await leaseFieldsOf(documents, id, options)
   if (!found || !hasToken(found)) return false
-  // Conditional on the holder that was read: a lease that wasn't seen is never freed.
-  const held = { lockedBy: { $eq: found['lockedBy'] }, $expr: isFromTheFuture }
-  const write = anotherGo(terms, { reason: `freed from ${String(found['lockedBy'])}`, by }, held)
+  const write = freeingWrite(terms, found['lockedBy'], by, where)
   return (await writeTo(documents, id, write, options)).matchedCount > 0
+}
+
+/**
+ * The filter and the update of {@link releaseFutureLease}.
+ * @param lockedBy the holder that was read: a lease that wasn't seen is never freed
+ */
+export const freeingWrite = (terms: Terms, lockedBy: unknown, by: string, where: Filter<Document> = {}): Write => {
+  const held = { lockedBy: { $eq: lockedBy }, $expr: isFromTheFuture }
+  return anotherGo(terms, { reason: `freed from ${String(lockedBy)}`, by }, { $and: [where, held] })
 }
 
 /** Parked by Phaselock, not under a lease. */

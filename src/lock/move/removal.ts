@@ -95,29 +95,43 @@ export async function removeOne(
   documents: Collection,
   terms: Terms,
   notifying: NotifyingLifecycle | undefined,
-  {
-    _id,
-    unlessHeld = false,
-    where = {},
-  }: { readonly _id: unknown; readonly unlessHeld?: boolean; readonly where?: Filter<Document> },
+  of: RemovalOf,
   by: RemovedBy,
   options: OwnerWriteOptions = {},
 ): Promise<Removed | undefined> {
+  const { marked, deleted, there } = removalFilters(terms, notifying, of)
+  if (!notifying) return (await documents.deleteOne(deleted, options)).deletedCount > 0 ? 'deleted' : undefined
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const update = removalUpdate(terms, notifying, by)
+    if ((await documents.updateOne(marked!, update, options)).matchedCount > 0) return 'told'
+    if ((await documents.deleteOne(deleted, options)).deletedCount > 0) return 'deleted'
+    if ((await documents.countDocuments(there, { limit: 1, ...options })) === 0) return undefined
+  }
+  return undefined
+}
+
+/** The document to be removed, and the conditions. */
+export interface RemovalOf {
+  readonly _id: unknown
+  readonly unlessHeld?: boolean
+  readonly where?: Filter<Document>
+}
+
+/** The conditions of a removal. `marked`: it has something to deliver; absent: its lifecycle has no callbacks. `deleted`: it goes at once. */
+export function removalFilters(
+  terms: Terms,
+  notifying: NotifyingLifecycle | undefined,
+  { _id, unlessHeld = false, where = {} }: RemovalOf,
+): { readonly marked?: Filter<Document>; readonly deleted: Filter<Document>; readonly there: Filter<Document> } {
   // At the top: a router looks for it there.
   const named = (...also: Filter<Document>[]) => ({
     _id: _id as never,
     $and: [where, ...(unlessHeld ? [isNotHeld(terms)] : []), ...also],
   })
-  if (!notifying) return (await documents.deleteOne(named(), options)).deletedCount > 0 ? 'deleted' : undefined
+  if (!notifying) return { deleted: named(), there: named() }
   const isThere = { phase: { $ne: removedPhase(notifying.lifecycle) } }
   const tells = hasToNotify(terms, notifying)
-  for (let round = 0; round < MOST_ROUNDS; round += 1) {
-    const update = removalUpdate(terms, notifying, by)
-    if ((await documents.updateOne(named(tells), update, options)).matchedCount > 0) return 'told'
-    if ((await documents.deleteOne(named({ $nor: [tells] }, isThere), options)).deletedCount > 0) return 'deleted'
-    if ((await documents.countDocuments(named(isThere), { limit: 1, ...options })) === 0) return undefined
-  }
-  return undefined
+  return { marked: named(tells), deleted: named({ $nor: [tells] }, isThere), there: named(isThere) }
 }
 
 export interface RemovalRequest {

@@ -1,4 +1,4 @@
-import type { Collection, Db } from 'mongodb'
+import type { Collection, Db, Document, Filter } from 'mongodb'
 import { asReadable } from '../documents/read.js'
 import { parseToken } from '../lease/lease.js'
 import { LEASE_FIELDS, leaseStateOf } from '../lease/lease-state.js'
@@ -19,8 +19,9 @@ export async function heldUnder(
   collection: Collection,
   id: unknown,
   settings: Parameters<typeof leaseStateOf>[1],
+  where: Filter<Document> = {},
 ): Promise<{ readonly _id: unknown; readonly claim: string | undefined } | undefined> {
-  const pipeline = [{ $match: { _id: id } }, { $project: { ...LEASE_FIELDS, now: '$$NOW' } }]
+  const pipeline = [{ $match: { _id: id, $and: [where] } }, { $project: { ...LEASE_FIELDS, now: '$$NOW' } }]
   const [found] = await asReadable((how) => collection.aggregate(pipeline, how).toArray())
   if (!found) return undefined
   const state = leaseStateOf(found, settings, found['now'])
@@ -36,22 +37,30 @@ const isRecent = {
   ],
 }
 
-/** Asks for a stop; the holder finds it with its next look. `tooMany`: {@link MOST_CANCELS} were asked for within ten minutes. */
+/**
+ * Asks for a stop; the holder finds it with its next look. `tooMany`: {@link MOST_CANCELS} were asked for within ten minutes.
+ * @param isFirst only if nobody has asked for it before: else `askedBefore`
+ */
 export async function addCancel(
   db: Db,
   lifecycle: string,
   { _id, claim, by, reason }: CancelRequest,
-): Promise<'asked' | 'notRegistered' | 'tooMany'> {
+  isFirst = false,
+): Promise<'asked' | 'notRegistered' | 'tooMany' | 'askedBefore'> {
   const lifecycles = lifecyclesOf(db)
   const isSame = { $and: [{ $eq: ['$$this.claim', literal(claim)] }, { $eq: ['$$this._id', literal(_id)] }] }
   const others = { $filter: { input: known, cond: { $and: [isRecent, { $not: [isSame] }] } } }
   const request = {
     ...{ _id: literal(_id), claim: literal(claim), by: literal(by), reason: literal(reason), at: '$$NOW' },
   }
+  const before = { $filter: { input: known, cond: { $and: [isRecent, isSame] } } }
+  const isUnasked = { $expr: { $eq: [{ $size: before }, 0] } }
   const { matchedCount } = await lifecycles.updateOne(
-    { _id: lifecycle, $expr: { $lt: [{ $size: others }, MOST_CANCELS] } },
+    { _id: lifecycle, $expr: { $lt: [{ $size: others }, MOST_CANCELS] }, $and: [isFirst ? isUnasked : {}] },
     [{ $set: { cancels: { $concatArrays: [others, [request]] } } }],
   )
   if (matchedCount > 0) return 'asked'
-  return (await lifecycles.countDocuments({ _id: lifecycle })) > 0 ? 'tooMany' : 'notRegistered'
+  const entry = { _id: lifecycle }
+  if (isFirst && (await lifecycles.countDocuments({ ...entry, $nor: [isUnasked] })) > 0) return 'askedBefore'
+  return (await lifecycles.countDocuments(entry)) > 0 ? 'tooMany' : 'notRegistered'
 }

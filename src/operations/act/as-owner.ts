@@ -1,8 +1,10 @@
+import type { Document, Filter } from 'mongodb'
 import { ringerOf } from '../../doorbell/index.js'
 import { STEP_SLACK_MS } from '../../lock/index.js'
 import { InvalidOptions } from '../../options/index.js'
 import { OwnerClient, type OwnerVerdict } from '../../phases/index.js'
 import type { Found } from '../inspect/find.js'
+import { requireStillSeen } from '../inspect/seen.js'
 import { idText, idTyped } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
@@ -11,6 +13,11 @@ import { modelOf, type System } from '../system/system.js'
 export interface Done {
   readonly lifecycle: string
   readonly _id: unknown
+}
+
+/** What was seen of the document before: it is refused (`changedSince`) if it has changed since then. Default: whatever it is like now. */
+export interface AsSeen {
+  readonly seen?: string | undefined
 }
 
 /** An option to act anyway; each operation documents what it is otherwise refused for. */
@@ -31,8 +38,9 @@ export async function asOwner<T>(
   system: System,
   lifecycle: string,
   act: (owner: OwnerClient) => Promise<T>,
+  where?: Filter<Document>,
 ): Promise<T> {
-  const owner = new OwnerClient(system.db, modelOf(system, lifecycle), { doorbell: system.doorbell })
+  const owner = new OwnerClient(system.db, modelOf(system, lifecycle), { doorbell: system.doorbell, where })
   try {
     return await act(owner)
   } catch (error) {
@@ -51,8 +59,16 @@ export async function notified({ db, doorbell }: System, lifecycles: readonly st
 }
 
 /** @throws NotFound or Refused, as an owner's verdict demands; `action`: what couldn't be done, such as `woken` */
-export function requireDone(system: System, verdict: OwnerVerdict, found: Found, action: string): void {
-  if (verdict !== 'done' && verdict !== 'unchanged') throw whyNot(system, verdict, found, action)
+export async function requireDone(
+  system: System,
+  verdict: OwnerVerdict,
+  found: Found,
+  action: string,
+  { seen }: AsSeen = {},
+): Promise<void> {
+  if (verdict === 'done' || verdict === 'unchanged') return
+  await requireStillSeen(system, found, seen)
+  throw whyNot(system, verdict, found, action)
 }
 
 type NotDone = Exclude<OwnerVerdict, 'done' | 'unchanged'>

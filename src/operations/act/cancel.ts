@@ -1,10 +1,12 @@
-import { claimOf } from '../../lock/index.js'
+import { claimOf, tokenOf } from '../../lock/index.js'
+import type { OwnerClient } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { type DocumentRef, documentMeant, type Found, readDocuments } from '../inspect/find.js'
+import { changedSince, requireSeen, requireStillSeen } from '../inspect/seen.js'
 import { recorded } from '../system/audit.js'
 import { Refused } from '../system/errors.js'
-import { modelOf, runsOf, type System } from '../system/system.js'
-import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { inForceIn, modelOf, runsOf, type System } from '../system/system.js'
+import { type AsSeen, asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
 import { onSchedules } from './schedules.js'
 
 const LOOK_EVERY_MS = 200
@@ -24,7 +26,7 @@ export interface Cancelled extends Done {
   readonly now: Found | undefined
 }
 
-export interface CancelRequested {
+export interface CancelRequested extends AsSeen {
   /** The person or program that wants it to stop. */
   readonly by: string
   /** The reason, for its history: at most 500 characters. Default: none is given. */
@@ -41,14 +43,17 @@ export interface CancelRequested {
  */
 export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
   const found = await documentMeant(system, ref)
-  const { by, reason } = request
+  const { by, reason, seen } = request
   const { condition, lifecycle } = found
+  const where = await requireSeen(system, found, seen)
   const _id = found.document['_id'] as never
   if (found.document['started'] !== undefined && (await isRunStopped(system, found, request)))
     return ended(system, found, request, null, (now) => now.document['phase'] !== 'Running')
-  const verdict = await asOwner(system, lifecycle, (owner) =>
-    owner.cancel(_id, { by, reason, audit: system.audit !== undefined }),
-  )
+  const ask = (owner: OwnerClient) => owner.cancel(_id, { by, reason, audit: system.audit !== undefined })
+  const verdict = await asOwner(system, lifecycle, ask, where)
+  if (verdict !== 'asked') await requireStillSeen(system, found, seen)
+  if (verdict === 'notHeld' && seen !== undefined && condition.kind === 'held')
+    throw await askedBefore(system, found, seen)
   if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
   if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
   const claim = claimOf(condition.by)
@@ -88,6 +93,15 @@ async function isRunStopped(
   return recorded(system, { action: 'cancel', target: `run ${id}` }, act, (isDone) => ({
     outcome: isDone ? 'done' : 'unchanged',
   }))
+}
+
+/** The refusal where somebody else has asked for the same since: that changes none of the document's own fields. */
+async function askedBefore(system: System, found: Found, seen: string): Promise<Refused> {
+  const model = modelOf(system, found.lifecycle)
+  const { cancels } = (await inForceIn(system.db, [model]))(model)
+  const claim = claimOf(tokenOf(found.document) ?? '')
+  const asked = cancels.find((one) => one.claim === claim)
+  return changedSince(system, found, seen, asked && { by: asked.by, did: 'cancel' })
 }
 
 function whyNotAsked(found: Found, verdict: string): Refused {

@@ -5,16 +5,28 @@ import {
   type DuplicateOptions,
   type InsertResult,
   type LifecycleModel,
+  type OwnerClient,
   removeAndWake,
   whyUnknownState,
 } from '../../phases/index.js'
 import type { ConditionKind } from '../inspect/condition.js'
 import { unknownPhaseNote } from '../inspect/explain.js'
 import { type DocumentRef, documentMeant, readDocuments } from '../inspect/find.js'
+import { requireSeen, requireStillSeen } from '../inspect/seen.js'
 import { recorded } from '../system/audit.js'
 import { Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System, termsInForce } from '../system/system.js'
-import { asOwner, type Done, doneTo, type Force, nameOf, notified, requireDone, whyNot } from './as-owner.js'
+import {
+  type AsSeen,
+  asOwner,
+  type Done,
+  doneTo,
+  type Force,
+  nameOf,
+  notified,
+  requireDone,
+  whyNot,
+} from './as-owner.js'
 
 /** A document that was inserted, or that existed already. */
 export interface Added extends Done {
@@ -102,15 +114,15 @@ export async function setState(
   system: System,
   ref: DocumentRef,
   state: string,
-  { force = false }: Force = {},
+  { force = false, seen }: Force & AsSeen = {},
 ): Promise<StateSet> {
   const found = await documentMeant(system, ref)
   const model = modelOf(system, found.lifecycle)
   if (!force) requireKnownState(model, state)
-  const verdict = await asOwner(system, found.lifecycle, (owner) =>
-    owner.setState(found.document['_id'], state, { force: true, audit: system.audit }),
-  )
-  requireDone(system, verdict, found, `set to ${state}`)
+  const where = await requireSeen(system, found, seen)
+  const act = (owner: OwnerClient) => owner.setState(found.document['_id'], state, { force: true, audit: system.audit })
+  const verdict = await asOwner(system, found.lifecycle, act, where)
+  await requireDone(system, verdict, found, `set to ${state}`, { seen })
   const { phase } = found.document
   const rule = model.rules.find(({ when, from }) => when === state && from.includes(phase))
   const held = found.condition.kind === 'held'
@@ -144,17 +156,17 @@ export interface Woken extends Done {
  * @example await wakeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop', woken: true, was: 'sleeping' }
  * @throws NotFound, UsageError; Refused while it is held, being worked on already, or parked
  */
-export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
+export async function wakeDocument(system: System, ref: DocumentRef, { seen }: AsSeen = {}): Promise<Woken> {
   const found = await documentMeant(system, ref)
-  const verdict = await asOwner(system, found.lifecycle, (owner) =>
-    owner.wake(found.document['_id'], { audit: system.audit }),
-  )
+  const where = await requireSeen(system, found, seen)
+  const act = (owner: OwnerClient) => owner.wake(found.document['_id'], { audit: system.audit })
+  const verdict = await asOwner(system, found.lifecycle, act, where)
   const { condition } = found
   const was = condition.kind
   const neverDue = was === 'broken' && condition.field === 'lockedAt'
   // Neither parked nor asleep by its own fields: its date is beyond 9999 and can't be read here, or a legacy writer holds it.
   const unreadable = neverDue ? 'parked' : 'held'
-  requireDone(system, verdict === 'notParked' ? unreadable : verdict, found, 'woken')
+  await requireDone(system, verdict === 'notParked' ? unreadable : verdict, found, 'woken', { seen })
   return { ...doneTo(found), woken: was === 'sleeping' || was === 'asking' || neverDue, was }
 }
 
@@ -169,13 +181,13 @@ export async function wakeDocument(system: System, ref: DocumentRef): Promise<Wo
 export async function unparkDocument(
   system: System,
   ref: DocumentRef,
-  { by, force = false }: Force & { readonly by: string },
+  { by, force = false, seen }: Force & AsSeen & { readonly by: string },
 ): Promise<Done & { readonly by: string; readonly unclaimed?: string }> {
   const found = await documentMeant(system, ref)
-  const verdict = await asOwner(system, found.lifecycle, (owner) =>
-    owner.unpark(found.document['_id'], { by, force, audit: system.audit }),
-  )
-  requireDone(system, verdict, found, 'unparked')
+  const where = await requireSeen(system, found, seen)
+  const act = (owner: OwnerClient) => owner.unpark(found.document['_id'], { by, force, audit: system.audit })
+  const verdict = await asOwner(system, found.lifecycle, act, where)
+  await requireDone(system, verdict, found, 'unparked', { seen })
   const note = unknownPhaseNote(found.document, modelOf(system, found.lifecycle))
   return { ...doneTo(found), by, ...(note && { unclaimed: note.slice(2) }) }
 }
@@ -195,9 +207,10 @@ export interface RemovedDocument extends Done {
 export async function removeDocument(
   system: System,
   ref: DocumentRef,
-  { force = false }: Force = {},
+  { force = false, seen }: Force & AsSeen = {},
 ): Promise<RemovedDocument> {
   const found = await documentMeant(system, ref)
+  const where = await requireSeen(system, found, seen)
   const model = modelOf(system, found.lifecycle)
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never
@@ -209,15 +222,18 @@ export async function removeDocument(
     { ...about, before: shownFields(found.document, terms.progress) },
     () =>
       removeAndWake(system.db, model, {
-        ...{ id: _id, terms, unlessHeld: !force, by: { by, reason } },
+        ...{ id: _id, terms, unlessHeld: !force, where, by: { by, reason } },
         ring: (lifecycles) => ringing.push(...lifecycles),
       }),
     (isDone) =>
-      isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: force ? 'notFound' : 'held' },
+      isDone
+        ? { outcome: 'done', after: null }
+        : { outcome: 'refused', problem: seen ? 'changedSince' : force ? 'notFound' : 'held' },
   )
   if (removed === 'told') ringing.push(model.name)
   if (ringing.length > 0) await notified(system, ringing)
   if (removed) return { ...doneTo(found), ...(removed === 'told' && { deleted: false as const }) }
+  await requireStillSeen(system, found, seen)
   const [now] = await readDocuments(system, model, { _id }, 1)
   throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')
 }

@@ -1,9 +1,11 @@
 import { type Answered, MissingIndex, type OpenQuestion, readLockTimeouts } from '../../lock/index.js'
+import type { OwnerClient } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import { type DocumentRef, documentMeant } from '../inspect/find.js'
+import { requireSeen, requireStillSeen } from '../inspect/seen.js'
 import { Refused } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
-import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { type AsSeen, asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
 
 /** An open question of any lifecycle. */
 export interface ListedQuestion extends OpenQuestion {
@@ -63,7 +65,7 @@ export interface AnswerGiven extends Done {
   readonly reason: string | null
 }
 
-export interface AnswerRequest {
+export interface AnswerRequest extends AsSeen {
   /** One of the question's options; any text if it has no options. */
   readonly option: string
   /** The person who answers, for its history. */
@@ -82,12 +84,14 @@ export interface AnswerRequest {
 export async function answerQuestion(system: System, ref: DocumentRef, request: AnswerRequest): Promise<AnswerGiven> {
   const found = await documentMeant(system, ref)
   const { lifecycle, document } = found
-  const result = await asOwner(system, lifecycle, (owner) =>
-    owner.answer(document['_id'], { ...request, audit: system.audit }),
-  )
-  const { option, by, reason = null } = request
+  const { seen, ...answer } = request
+  const where = await requireSeen(system, found, seen)
+  const act = (owner: OwnerClient) => owner.answer(document['_id'], { ...answer, audit: system.audit })
+  const result = await asOwner(system, lifecycle, act, where)
+  const { option, by, reason = null } = answer
   const { kind } = result
   if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, reason }
+  await requireStillSeen(system, found, seen)
   if (kind === 'notFound' || kind === 'held' || kind === 'parked') throw whyNot(system, kind, found, 'answered')
   const [why, advice] = whyRefused(result, request)
   const id: unknown = document['_id']

@@ -13,6 +13,17 @@ export type Obstacle =
       readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock' | 'noReplica' | 'noLimit'
       readonly name: string
     }
+  | {
+      readonly reason: 'changedSince'
+      readonly lifecycle: string
+      readonly id: unknown
+      /** The fields that are no longer as they were seen; empty: none that the digest shows. */
+      readonly changed: readonly string[]
+      /** The last change that its history or the audit has; null: neither has any. `at`: null if that isn't stored. */
+      readonly last: { readonly by: string; readonly did: string; readonly at: Date | null } | null
+      /** The digest of the document as it is now. */
+      readonly seen: string
+    }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'held' | 'notHeld' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
   | {

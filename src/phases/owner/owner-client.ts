@@ -16,6 +16,7 @@ import {
   termsOf,
   unconfirmedStepMs,
   unpark,
+  type Write,
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
@@ -54,6 +55,7 @@ import type {
   InsertOptions,
   InsertResult,
   NewDocument,
+  OwnerCall,
   OwnerClientOptions,
   OwnerOptions,
   OwnerVerdict,
@@ -66,6 +68,7 @@ import type {
   StoredDocument,
   UnparkOptions,
 } from './owner-types.js'
+import { writesOf } from './predicted-writes.js'
 import { removeAndWake } from './removal.js'
 import { askToStop } from './stop.js'
 
@@ -93,6 +96,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   private readonly inserts: OwnerInserts
   /** Matches documents that aren't removed; removed ones stay only until their callbacks are delivered. */
   private readonly living: Filter<Document>
+  private readonly where: Filter<Document>
 
   constructor(
     private readonly db: Db,
@@ -103,7 +107,9 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     checkOptions('an OwnerClient', ownerParts, { db, model })
     this.rings = new OwnerRings(db, model, options)
     this.documents = protocolCollection(db, model.collection)
-    this.living = model.settings.callbacks ? { phase: { $ne: removedPhase(model.name) } } : {}
+    const { where = {} } = options
+    this.where = where
+    this.living = model.settings.callbacks ? { $and: [{ phase: { $ne: removedPhase(model.name) } }, where] } : where
     this.terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
     const { documents, terms, rings } = this
     this.audit = new OwnerAudit(db, model, documents)
@@ -179,13 +185,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Gives a parked document another go, with its attempts and claims at 0. */
   async unpark(id: IdOf<Doc>, options: UnparkOptions = NO_OPTIONS): Promise<OwnerVerdict> {
     checkCall('unpark', id, options, unparkOptions)
-    const { documents, terms } = this
+    const { documents, terms, where } = this
     const { by = options.audit?.by ?? 'owner', force } = options
     const session = inSession(options)
     const act = async () => {
       const isDone =
-        (await unpark(documents, terms, id, by, session)) ||
-        (force === true && (await releaseFutureLease(documents, terms, id, by, session)))
+        (await unpark(documents, terms, id, by, session, where)) ||
+        (force === true && (await releaseFutureLease(documents, terms, id, by, session, where)))
       return this.madeDue(isDone, id, options)
     }
     return this.audit.recordOn(id, options, 'unpark', act, { lockedAt: TASK_LOCK_INIT_TIME, attempts: 0 })
@@ -259,7 +265,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     checkId('cancel', id)
     const { by, reason = null, audit, evenIdle = false } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
-      const { verdict, ring } = await askToStop(this.db, this.model, { id, by, reason, evenIdle })
+      const { where } = this
+      const { verdict, ring } = await askToStop(this.db, this.model, { id, by, reason, evenIdle, where })
       if (ring.length > 0) this.rings.look({}, ring)
       return verdict
     }
@@ -281,9 +288,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async answer(id: IdOf<Doc>, options: AnswerOptions): Promise<AnswerResult> {
     checkId('answer', id)
     const answer = newAnswer(options)
-    const { documents, model, db } = this
-    const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])
-    const act = () => storeAnswer(documents, terms, id, answer, { ...inSession(options), heldBackMs })
+    const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(this.db, this.model.name)])
+    const act = () => storeAnswer(this.documents, terms, id, answer, { ...inSession(options), heldBackMs }, this.where)
     const about = { action: 'answer', document: id }
     const result = await this.audit.record(options, about, act, ({ kind }) =>
       kind === 'answered'
@@ -302,6 +308,17 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const which = readQuestionsOptions(options)
     const found = await openQuestions(this.documents, this.terms, workingPhases(this.model), which)
     return found as DocumentQuestion<Doc, Phase>[]
+  }
+
+  /**
+   * The writes of a call, to be predicted.
+   * @internal
+   */
+  writesOf(id: IdOf<Doc>, call: OwnerCall): Promise<readonly Write[] | string> {
+    const { documents, terms, living, where } = this
+    const inForce = () => this.termsInForce()
+    const heldBackMs = () => unconfirmedStepMs(this.db, this.model.name)
+    return writesOf({ documents, terms, inForce, heldBackMs, where, living }, id, call)
   }
 
   /** Resolves when replicas have been notified of the writes, or that was given up (after a second at most): for a program that ends. */

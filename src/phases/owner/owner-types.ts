@@ -1,3 +1,4 @@
+import type { Document, Filter } from 'mongodb'
 import type { Answered, InsertKind, OnDuplicate, StoredQuestion } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
@@ -30,7 +31,22 @@ export interface OwnerOptions {
 export interface OwnerClientOptions {
   /** `off`: replicas are not notified of writes and find them with their next tick. Default: they are notified. */
   readonly doorbell?: DoorbellMode | undefined
+  /**
+   * A condition of each write to an existing document, and of each request to its holder.
+   * @internal
+   */
+  readonly where?: Filter<Document> | undefined
 }
+
+/**
+ * A call on one document, to be predicted.
+ * @internal
+ */
+export type OwnerCall =
+  | { readonly action: 'wake' }
+  | { readonly action: 'unpark'; readonly by: string; readonly force?: boolean | undefined }
+  | { readonly action: 'set-state'; readonly state: string }
+  | { readonly action: 'answer'; readonly answer: AnswerOptions }
 
 export interface InsertOptions extends OwnerOptions {
   /** `phase`: other documents of their phase were stored along with these, are due too, and have not been rung for. Default `these`. */

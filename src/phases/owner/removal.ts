@@ -22,6 +22,7 @@ interface Removal {
   readonly terms: Terms
   /** Not while a replica has a lease on it. */
   readonly unlessHeld?: boolean
+  readonly where?: Filter<Document> | undefined
   readonly by: RemovedBy
   readonly session?: OwnerOptions['session']
   /** Called with the lifecycles whose replicas have something to do now. */
@@ -32,7 +33,7 @@ interface Removal {
 export async function removeAndWake(
   db: Db,
   model: LifecycleModel,
-  { id, terms, unlessHeld = false, by, session, ring }: Removal,
+  { id, terms, unlessHeld = false, where = {}, by, session, ring }: Removal,
 ): Promise<Removed | undefined> {
   const { name: lifecycle, settings } = model
   const documents = protocolCollection(db, model.collection)
@@ -45,7 +46,7 @@ export async function removeAndWake(
     documents,
     terms,
     notifyingOf(model),
-    { _id: id, unlessHeld },
+    { _id: id, unlessHeld, where },
     by,
     inSession({ session }),
   )

@@ -1,4 +1,4 @@
-import type { Db, Document } from 'mongodb'
+import type { Db, Document, Filter } from 'mongodb'
 import { learnSharding, protocolCollection } from '../../database/index.js'
 import {
   addCancel,
@@ -30,6 +30,8 @@ interface Stop {
   readonly reason: string | null
   /** True if what no replica holds is parked: the document, and its children. */
   readonly evenIdle: boolean
+  /** The condition on the document. With it, a step that was asked to stop already is left alone: `notHeld`. */
+  readonly where?: Filter<Document> | undefined
 }
 
 export interface Stopped {
@@ -39,9 +41,13 @@ export interface Stopped {
 }
 
 /** Asks the holder of a document to stop its step. */
-export async function askToStop(db: Db, model: LifecycleModel, { id, evenIdle, ...who }: Stop): Promise<Stopped> {
+export async function askToStop(
+  db: Db,
+  model: LifecycleModel,
+  { id, evenIdle, where, ...who }: Stop,
+): Promise<Stopped> {
   const stop = new StopAll(db, who)
-  const verdict = await stop.document(model, id, evenIdle)
+  const verdict = await stop.document(model, id, evenIdle, where)
   if (!evenIdle || verdict === 'notFound') return { verdict, ring: stop.ring }
   const below = await stop.childrenOf(model, id)
   return { verdict: verdict === 'notHeld' || verdict === 'stopped' ? (below ?? verdict) : verdict, ring: stop.ring }
@@ -67,11 +73,17 @@ class StopAll {
     return [...this.rung]
   }
 
-  async document(model: LifecycleModel, id: unknown, evenIdle: boolean): Promise<CancelResult> {
+  async document(
+    model: LifecycleModel,
+    id: unknown,
+    evenIdle: boolean,
+    where?: Filter<Document>,
+  ): Promise<CancelResult> {
     const terms = await termsInForce(this.db, model)
     const documents = protocolCollection(this.db, model.collection)
-    const held = await heldUnder(documents, id, { ...model.settings, lockTimeoutMs: terms.lockTimeoutMs })
-    if (held?.claim) return this.ask(model, held._id, held.claim)
+    const held = await heldUnder(documents, id, { ...model.settings, lockTimeoutMs: terms.lockTimeoutMs }, where)
+    const isFirst = where !== undefined && Object.keys(where).length > 0
+    if (held?.claim) return this.ask(model, held._id, held.claim, isFirst)
     if (!held || !evenIdle) return held ? 'notHeld' : 'notFound'
     // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
     if (!(await parkIdle(documents, terms, id, endedIn(model), this.why))) return 'notHeld'
@@ -134,8 +146,9 @@ class StopAll {
     }
   }
 
-  private async ask(model: LifecycleModel, _id: unknown, claim: string): Promise<CancelResult> {
-    const verdict = await addCancel(this.db, model.name, { _id, claim, ...this.who })
+  private async ask(model: LifecycleModel, _id: unknown, claim: string, isFirst = false): Promise<CancelResult> {
+    const verdict = await addCancel(this.db, model.name, { _id, claim, ...this.who }, isFirst)
+    if (verdict === 'askedBefore') return 'notHeld'
     if (verdict === 'asked') this.rung.add(model.name)
     return verdict
   }
