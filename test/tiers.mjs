@@ -70,6 +70,7 @@ const SYSTEM = [
   'types/**',
   'afternoon/**',
   'architecture/package.test.ts',
+  'packages/**',
 ]
 
 /** Jest's `testMatch` for the tests of `npm run test:system`. */

@@ -1,19 +1,9 @@
-import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
+import { InstalledFolder, pack, run } from '../packages/installed-folder.js'
 
 const root = resolve(import.meta.dirname, '../..')
-const run = promisify(execFile)
-
-/** --ignore-scripts: the tests have built already, and another build would pull dist from under the others. */
-async function pack(folder: string, ...more: string[]): Promise<{ filename: string; files: string[] }> {
-  const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts', ...more], { cwd: join(root, folder) })
-  const [{ filename, files }] = JSON.parse(stdout)
-  return { filename, files: files.map((file: { path: string }) => file.path) }
-}
 
 describe('what npm publishes', () => {
   let files: string[]
@@ -165,15 +155,9 @@ describe('phaselock-repositories', () => {
 })
 
 describe('installed in an empty folder', () => {
+  let installed: InstalledFolder
   let folder: string
-
-  /** Unpacks a published package where npm would put it. */
-  async function install(name: string, from: string): Promise<void> {
-    const { filename } = await pack(from, '--pack-destination', folder)
-    const to = join(folder, 'node_modules', name)
-    await mkdir(to, { recursive: true })
-    await run('tar', ['-xzf', join(folder, filename), '-C', to, '--strip-components=1'])
-  }
+  const install = (name: string, from: string) => installed.install(name, from)
 
   const phaselock = async (...args: string[]) => {
     const { PATH, HOME, XDG_CACHE_HOME } = process.env
@@ -185,14 +169,11 @@ describe('installed in an empty folder', () => {
   }
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'phaselock-installed-'))
-    await mkdir(join(folder, 'node_modules'))
-    // What they depend on is what is installed here; phaselock itself is no link, as it would find its packages here.
-    const others = (await readdir(join(root, 'node_modules'))).filter((name) => !name.startsWith('phaselock'))
-    for (const name of others) await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
+    installed = await InstalledFolder.make()
+    folder = installed.path
     await install('phaselock', '.')
   })
-  afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }))
+  afterAll(() => installed.remove())
 
   test('phaselock alone says that MONGODB_URI is missing, and how to get a local database', async () => {
     const { stderr } = await phaselock('add', 'api-gateway', '{"_id":"shop"}')

@@ -132,11 +132,13 @@ describe('phaselock start on a server', () => {
 
   test('one line says the mode and why, with workers too', async () => {
     const args = ['start', '--workers', '2', '--uri', database.uri]
-    const replica = folder().phaselock(args, { PHASELOCK_LIFECYCLES: THINGS })
+    const replica = folder().phaselock(args, { PHASELOCK_LIFECYCLES: THINGS, PHASELOCK_MODE: 'single' })
     await replica.printed(/is running/)
     replica.child.kill('SIGTERM')
     expect(await replica.exited).toBe(0)
-    expect(replica.err.match(/"msg":"distributed: .*?"/g)).toEqual(['"msg":"distributed: --uri is given"'])
+    expect(replica.err.match(/"msg":"distributed: .*?"/g)).toEqual([
+      '"msg":"distributed: --uri is given; named locks in memory, by PHASELOCK_MODE"',
+    ])
   })
 })
 

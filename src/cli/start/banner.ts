@@ -6,8 +6,10 @@ import { pasteLines } from './paste-lines.js'
 
 /** The mode of a replica, and why: distributed over all that reach a server, or single, on a database of this machine. */
 function modeLine({ source, dataPath }: DatabaseConnection, { settings, env }: StartOptions): string {
-  if (source !== 'uri') return `single: MONGODB_URI is not set, so only processes of this machine share ${dataPath}`
-  return `distributed: ${settings.uri === env['MONGODB_URI']?.trim() ? 'MONGODB_URI is set' : '--uri is given'}`
+  const locks = settings.mode === 'single' ? '; named locks in memory, by PHASELOCK_MODE' : ''
+  if (source !== 'uri')
+    return `single: MONGODB_URI is not set, so only processes of this machine share ${dataPath}${locks}`
+  return `distributed: ${settings.uri === env['MONGODB_URI']?.trim() ? 'MONGODB_URI is set' : '--uri is given'}${locks}`
 }
 
 /**
