@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
+import { Binary, BSONSymbol, Code, Decimal128, Double, Int32, Long, ObjectId, Timestamp } from 'mongodb'
 import * as v from 'valibot'
 import {
   CONFIG_COLLECTION,
@@ -110,20 +111,45 @@ describe('ConfigStore', () => {
     const bad: [unknown, string][] = [
       [
         { a: [1, undefined] },
-        'any.a.1: expected text, a number, a boolean, null, a date, a list or a plain object, got undefined',
+        'any: value.a[1]: expected a value that can be stored, got undefined; leave it out, or use null',
       ],
-      [{ a: () => 1 }, 'any.a: expected'],
-      [new Map(), 'got Map'],
-      [{ $set: 1 }, "expected names without '$' at the front and without '.', got $set"],
-      [{ 'a.b': 1 }, 'got a.b'],
+      [{ a: () => 1 }, 'any: value.a: expected'],
+      [new Map(), 'got a Map'],
+      [{ at: new Date(Number.NaN) }, 'any: value.at: expected a date, got an invalid one'],
+      // BSON's classes that come back as numbers, strings or other classes.
+      ...[
+        Long.fromNumber(5),
+        new Int32(5),
+        new Double(5),
+        new BSONSymbol('a'),
+        Timestamp.fromBits(1, 2),
+        new Code('1'),
+      ].map((one): [unknown, string] => [
+        { a: [one] },
+        `any: value.a[0]: expected a plain object, an array, a Date or an ObjectId, got a`,
+      ]),
+      [{ a: Buffer.from('x') }, 'a Date or an ObjectId, got a Buffer; it would come back as something else'],
+      [{ a: new Binary(Buffer.from('x')) }, 'got a Binary'],
+      [{ a: 5n }, 'any: value.a: expected a number, got the bigint 5; store it as text'],
+      [{ a: '\ud800' }, 'any: value.a: expected text, got half of a surrogate pair in it'],
+      [{ $ref: 'a', $id: 1 }, 'any: value: expected an object without both $ref and $id'],
       [{ a: 'x'.repeat(300_000) }, 'any: expected at most 262144 bytes, got 300'],
     ]
     for (const [value, problem] of bad) await expect(loose.set(any, value, ana)).rejects.toThrow(problem)
     await expect(loose.set(any, 1, { by: '' })).rejects.toThrow('by: expected the author of the change')
     expect(await database.db.collection(CONFIG_COLLECTION).countDocuments()).toBe(0)
-    const value = { at: new Date(5), text: '$$NOW', list: [{ n: '123' }], none: null }
+    const value = {
+      ...{ at: new Date(5), text: '$$NOW', list: [{ n: '123' }], none: null, id: new ObjectId(), zero: -0 },
+      ...{ price: Decimal128.fromString('1.50'), $set: { 'a.b': 1 }, 'c.d': '$at', large: 2 ** 40 },
+    }
     await loose.set(any, value, ana)
-    expect(loose.get(any)).toEqual(value)
+    expect(loose.get(any)).toStrictEqual(value)
+    await loose.set(any, 1, ana)
+    expect((await loose.history(any)).map((version) => version.value)).toStrictEqual([1, value])
+    let deep: unknown = 1
+    for (let level = 0; level < 99; level += 1) deep = { deep }
+    await loose.set(any, deep, ana)
+    expect(loose.get(any)).toStrictEqual(deep)
   })
 
   test('a value that the schema of this version refuses is not taken over, and everything that shows the state says so', async () => {

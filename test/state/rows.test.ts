@@ -180,14 +180,20 @@ describe('importRows', () => {
       yield { f: () => 1 }
       yield 'text' as never
       yield { big: 'x'.repeat(2_000_000) }
-      yield { ok: true }
+      yield { bytes: Buffer.from('x') }
+      yield { big: 5n }
+      yield { ok: true, at: new Date(5), 'price.$': 2 ** 40 }
     })
     const head = await importRows(database.db, 'odd', odd, ana)
-    expect(head).toMatchObject({ rows: 1, bad: 3 })
+    expect(head).toMatchObject({ rows: 1, bad: 5 })
+    const [[, row] = []] = await rowsOfBatch(database.db, 'odd', 0)
+    expect(row).toStrictEqual({ ok: true, at: new Date(5), 'price.$': 2 ** 40 })
     expect(head.badRows.map(({ number, problem }) => [number, problem.replace(/.*: /s, '').slice(0, 50)])).toEqual([
       [1, expect.stringContaining('expected a value that can be stored, got function')],
       [2, 'expected an object, got string'],
       [3, expect.stringContaining('expected a row of at most 1048576 bytes')],
+      [4, 'expected a plain object, an array, a Date or an Obj'.slice(0, 50)],
+      [5, 'expected a number, got the bigint 5; store it as text'.slice(0, 50)],
     ])
   })
 })

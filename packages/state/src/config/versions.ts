@@ -1,6 +1,7 @@
 import { BSON, type Collection, type Db } from 'mongodb'
 import { NotFound, Refused, UsageError } from 'phaselock/operations'
 import { isDuplicateKey, protocolCollection, type Ring } from 'phaselock/tasks'
+import { lossInDocument } from '../store/codec.js'
 
 /** The collection of all configurations, one document each, with its history. */
 export const CONFIG_COLLECTION = 'phaselock.config'
@@ -246,32 +247,10 @@ function checkChange({ by, reason, expectVersion }: ConfigChange): void {
     throw new UsageError(`expectVersion: expected a version, 0 for none, got ${expectVersion}`)
 }
 
-/** Values come back as they went in: anything that BSON would change or drop is refused with its place. */
+/** Values come back as they went in: anything that wouldn't is refused with its place. */
 function checkValue(name: string, value: unknown): void {
-  const problem = unstorable(value, '', 0)
-  if (problem) throw new UsageError(`${name}${problem}`)
+  const loss = lossInDocument(value)
+  if (loss) throw new UsageError(`${name}: ${loss.path}: ${loss.problem}`)
   const bytes = BSON.calculateObjectSize({ value })
   if (bytes > LARGEST_VALUE) throw new UsageError(`${name}: expected at most ${LARGEST_VALUE} bytes, got ${bytes}`)
-}
-
-const DEEPEST = 50
-
-function unstorable(value: unknown, path: string, depth: number): string | undefined {
-  if (value === null || ['string', 'boolean', 'number'].includes(typeof value)) return undefined
-  if (value instanceof Date || value instanceof BSON.BSONValue) return undefined
-  if (depth > DEEPEST) return `${path}: expected at most ${DEEPEST} levels`
-  if (Array.isArray(value))
-    return value.reduce((found, one, i) => found ?? unstorable(one, `${path}.${i}`, depth + 1), undefined)
-  const isRecord = typeof value === 'object' && [null, Object.prototype].includes(Object.getPrototypeOf(value))
-  if (!isRecord) {
-    const kind = typeof value === 'object' ? (value.constructor?.name ?? 'object') : typeof value
-    return `${path}: expected text, a number, a boolean, null, a date, a list or a plain object, got ${kind}`
-  }
-  for (const [key, one] of Object.entries(value)) {
-    if (key.startsWith('$') || key.includes('.') || key.includes('\0'))
-      return `${path}: expected names without '$' at the front and without '.', got ${key}`
-    const problem = unstorable(one, `${path}.${key}`, depth + 1)
-    if (problem) return problem
-  }
-  return undefined
 }

@@ -1,7 +1,7 @@
 import { BSON, type Collection, type Db } from 'mongodb'
 import { LockExecutor, mongoLockProvider } from 'phaselock/locks'
 import { protocolCollection } from 'phaselock/tasks'
-import { encode } from '../store/codec.js'
+import { lossInDocument } from '../store/codec.js'
 import { NoRows, UnusableSource } from './errors.js'
 import type { Row, RowSource, SourceRow } from './sources.js'
 
@@ -107,7 +107,7 @@ async function importNow(db: Db, name: string, source: RowSource, by: string, si
     bytes = 0
   }
   for await (const one of source.read()) {
-    const stored = storable(name, one)
+    const stored = storable(one)
     if ('problem' in stored) {
       seen.bad += 1
       if (seen.badRows.length < MOST_SHOWN)
@@ -129,21 +129,17 @@ async function importNow(db: Db, name: string, source: RowSource, by: string, si
   return (await store('complete'))!
 }
 
-function storable(name: string, one: SourceRow): { row: Row; bytes: number } | { problem: string; cells?: unknown } {
+function storable(one: SourceRow): { row: Row; bytes: number } | { problem: string; cells?: unknown } {
   if ('problem' in one)
     return {
       problem: one.problem.slice(0, 500),
       cells: one.cells?.slice(0, 100).map((cell) => String(cell).slice(0, 200)),
     }
-  try {
-    // Refuses what would come back as something else, with its place.
-    encode(name, one.row)
-    const bytes = BSON.calculateObjectSize(one.row)
-    if (bytes <= BATCH_BYTES / 8) return { row: one.row, bytes }
-    return { problem: `expected a row of at most ${BATCH_BYTES / 8} bytes, got ${bytes}` }
-  } catch (error) {
-    return { problem: (error as Error).message.slice(0, 500) }
-  }
+  const loss = lossInDocument(one.row)
+  if (loss) return { problem: `${loss.path}: ${loss.problem}`.slice(0, 500) }
+  const bytes = BSON.calculateObjectSize(one.row)
+  if (bytes <= BATCH_BYTES / 8) return { row: one.row, bytes }
+  return { problem: `expected a row of at most ${BATCH_BYTES / 8} bytes, got ${bytes}` }
 }
 
 /** The state of an import. @throws NoRows unless it is complete */

@@ -16,15 +16,15 @@ const DEEPEST = 100
 /** Classes of BSON that come back as they went in; those of another copy of the package are refused by the serializer. */
 const KEPT = ['ObjectId', 'Decimal128']
 
-/** Kinds of values that need BSON. */
+/** Kinds of values: those that come back from a document as they went in, those that come back as they went in by {@link decode}, and others. */
 const PLAIN = 1
-const WITH_BINARY = 2
+const CODED = 2
 const REFUSED = 3
 
 interface Envelope {
   /** The value. */
   readonly v: unknown
-  /** Present if there is binary in it, which needs a walk when it is read. */
+  /** Present if there may be binary in it, which needs a walk when it is read. */
   readonly b?: true
 }
 
@@ -41,8 +41,11 @@ export function encode(key: string, value: unknown): Encoded {
 
 function serialized(key: string, value: unknown): Uint8Array {
   const kind = kindOf(value, 0)
-  if (kind === REFUSED) throw refusal(key, value)
-  const envelope: Envelope = kind === WITH_BINARY ? { v: value, b: true } : { v: value }
+  if (kind === REFUSED) {
+    const { path, problem } = lossIn(value, CODED)
+    throw new InvalidValue(key, path, problem)
+  }
+  const envelope: Envelope = kind === CODED ? { v: value, b: true } : { v: value }
   try {
     return BSON.serialize(envelope)
   } catch (error) {
@@ -50,6 +53,16 @@ function serialized(key: string, value: unknown): Uint8Array {
     throw new InvalidValue(key, 'value', `expected what BSON can hold, got: ${why}`)
   }
 }
+
+/** The place in a value that wouldn't come back as it went in, such as `value.items[3].price`, and the problem with it. */
+export interface Loss {
+  readonly path: string
+  readonly problem: string
+}
+
+/** What would be lost of a value that is stored as it is, as a field of a document; undefined: nothing. */
+export const lossInDocument = (value: unknown): Loss | undefined =>
+  kindOf(value, 0) === PLAIN ? undefined : lossIn(value, PLAIN)
 
 /**
  * The value that this stands for: a new copy each time.
@@ -101,7 +114,7 @@ function kindOf(value: unknown, depth: number): number {
     case 'string':
       return value.isWellFormed() ? PLAIN : REFUSED
     case 'bigint':
-      return BigInt.asIntN(64, value) === value ? PLAIN : REFUSED
+      return BigInt.asIntN(64, value) === value ? CODED : REFUSED
     case 'object':
       return value === null ? PLAIN : kindOfObject(value, depth)
     default:
@@ -125,7 +138,7 @@ function kindOfObject(value: object, depth: number): number {
 
 function kindOfInstance(value: object): number {
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? REFUSED : PLAIN
-  if (value instanceof Uint8Array || value instanceof BSON.UUID) return WITH_BINARY
+  if (value instanceof Uint8Array || value instanceof BSON.UUID) return CODED
   return KEPT.includes(String((value as { _bsontype?: unknown })._bsontype)) ? PLAIN : REFUSED
 }
 
@@ -141,30 +154,26 @@ function refusedFields(value: object): string | undefined {
   return undefined
 }
 
-/** Finds the first place in a value that {@link kindOf} refuses. */
-function refusal(key: string, value: unknown, path = 'value', depth = 0): InvalidValue {
+/** Finds the first place in a value whose kind is beyond `most`. */
+function lossIn(value: unknown, most: number, path = 'value', depth = 0): Loss {
   if (depth > DEEPEST)
-    return new InvalidValue(
-      key,
-      'value',
-      `expected at most ${DEEPEST} levels, got more, or an object that contains itself`,
-    )
-  const problem = problemOf(value)
-  if (problem !== undefined) return new InvalidValue(key, path, problem)
+    return { path: 'value', problem: `expected at most ${DEEPEST} levels, got more, or an object that contains itself` }
+  const problem = problemOf(value, most)
+  if (problem !== undefined) return { path, problem }
   for (const [name, field] of Object.entries(Array.isArray(value) ? Array.from(value) : (value as object))) {
-    if (kindOf(field, depth + 1) !== REFUSED) continue
+    if (kindOf(field, depth + 1) <= most) continue
     const isName = /^[A-Za-z_$][\w$]*$/.test(name)
     const step = Array.isArray(value) ? `[${name}]` : isName ? `.${name}` : `[${JSON.stringify(name)}]`
-    return refusal(key, field, path + step, depth + 1)
+    return lossIn(field, most, path + step, depth + 1)
   }
-  return new InvalidValue(key, path, 'expected a value that stays as it is while it is stored')
+  return { path, problem: 'expected a value that stays as it is while it is stored' }
 }
 
 /** The problem with the value itself; undefined if the problem is inside it. */
-function problemOf(value: unknown): string | undefined {
-  if (typeof value === 'string')
-    return 'expected text, got half of a surrogate pair in it; use toWellFormed() or a Buffer'
-  if (typeof value === 'bigint') return `expected a bigint of 64 bits, got ${value}; store it as text`
+function problemOf(value: unknown, most: number): string | undefined {
+  if (typeof value === 'string') return 'expected text, got half of a surrogate pair in it; use toWellFormed()'
+  if (typeof value === 'bigint')
+    return `expected ${most === CODED ? 'a bigint of 64 bits' : 'a number'}, got the bigint ${value}; store it as text`
   if (typeof value !== 'object' || value === null)
     return `expected a value that can be stored, got ${typeof value}; leave it out, or use null`
   if (value instanceof Date) return 'expected a date, got an invalid one'
@@ -172,7 +181,8 @@ function problemOf(value: unknown): string | undefined {
   const type = (value as { _bsontype?: unknown })._bsontype
   if (isPlain(value) && type === undefined) return refusedFields(value)
   const name = typeof type === 'string' ? type : (value.constructor?.name ?? 'object')
-  return `expected a plain object, an array, a Date, a Uint8Array or an ObjectId, got a ${name}; it would come back as something else`
+  const kept = most === CODED ? 'a Date, a Uint8Array or an ObjectId' : 'a Date or an ObjectId'
+  return `expected a plain object, an array, ${kept}, got a ${name}; it would come back as something else`
 }
 
 function isPlain(value: object): boolean {
