@@ -23,5 +23,6 @@
  * @packageDocumentation
  */
 export { type LockMetrics, type LockMetricsOptions, lockMetrics } from './metrics/lock-metrics.js'
+export type { OwnMetric, OwnMetrics, OwnRow } from './metrics/own-metrics.js'
 export { type ReplicaMetrics, type ReplicaMetricsOptions, replicaMetrics } from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'

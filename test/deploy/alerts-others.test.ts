@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { expect, jest, test } from '@jest/globals'
 import type { Document } from 'mongodb'
+import { memory, repositories } from 'phaselock-repositories'
 import { lifecycleOf } from '../../src/index.js'
 import { CLAIM_INDEX } from '../../src/lock/index.js'
 import { LockExecutor, mongoLockProvider } from '../../src/locks/index.js'
@@ -163,6 +164,25 @@ describeWithGo('an alert fires in Prometheus when its incident has happened to',
     await runDuties()
     await one.scrape(915)
     await one.fires('PhaselockDutyFails', { duty: 'sweep of thing' })
+  })
+
+  test('a repository: PhaselockRepositoriesBehind', async () => {
+    const { db } = database
+    const embeddings = { model: 'none', dimensions: 1, embed: async () => ({}) as never }
+    const { lifecycles } = repositories({ db, store: memory(), embeddings })
+    const metrics = replicaMetrics({ db, lifecycles, processMetrics: false })
+    const shop = db.collection<Document & { _id: string }>('Repository')
+    const schedule = { every: '6h' }
+    await shop.insertOne({ _id: 'shop', phase: 'Created', schedule, url: 'https://git.example/a', collection: 'code' })
+    const succeeded = (hoursAgo: number) =>
+      shop.updateOne({}, [{ $set: { 'synced.at': { $subtract: ['$$NOW', hoursAgo * 3_600_000] } } }])
+    const scrapes = new Scrapes()
+    await succeeded(11)
+    scrapes.add(await metrics.registry.metrics(), 25)
+    await expectQuiet(scrapes, 'PhaselockRepositoriesBehind')
+    await succeeded(13)
+    scrapes.add(await metrics.registry.metrics(), 25)
+    await expectFiring(scrapes, 'PhaselockRepositoriesBehind', { repository: 'shop' })
   })
 })
 

@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
 import { dumpYaml } from '@kubernetes/client-node'
+import { memory, repositories } from 'phaselock-repositories'
 import { lifecycleOf } from '../../src/index.js'
-import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
 import { ask, MONITORING, rulesOf } from './support/prometheus.js'
@@ -121,6 +121,20 @@ const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
       ],
     ],
   },
+  PhaselockRepositoriesBehind: {
+    fires: [
+      [
+        `phaselock_repository_success_age_seconds{${FIELD},repository="shop"} 7000+15x120`,
+        `phaselock_repository_interval_seconds{${FIELD},repository="shop"} 3600x120`,
+      ],
+    ],
+    quiet: [
+      [
+        `phaselock_repository_success_age_seconds{${FIELD},repository="shop"} 3600+15x120`,
+        `phaselock_repository_interval_seconds{${FIELD},repository="shop"} 3600x120`,
+      ],
+    ],
+  },
 }
 
 interface Panel {
@@ -139,8 +153,9 @@ describe('metrics by name', () => {
       collection: 'Thing',
       phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
     })
-    const schedules = new Schedules({ db: database.db })
-    const metrics = replicaMetrics({ db: database.db, lifecycles: [thing, ...schedules.lifecycles] })
+    const embeddings = { model: 'none', dimensions: 1, embed: async () => ({}) as never }
+    const { lifecycles } = repositories({ db: database.db, store: memory(), embeddings })
+    const metrics = replicaMetrics({ db: database.db, lifecycles: [thing, ...lifecycles] })
     const notReady: string[] = []
     const zero = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0, doorbell: 'off' as const, replicas: {} }
     metrics.watch({ status: () => ({ identity: 'a~1', notReady, ...zero }) as never })

@@ -35,6 +35,7 @@ export class Instruments {
         if (!rows) return
         const found = await rows()
         this.reset()
+        if (labelNames.length === 0) this.remove() // without labels it is 0 otherwise
         for (const [labels, value] of found) this.set(labels, value)
       },
     })

@@ -8,15 +8,18 @@ import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 import { type LockNames, lockMetrics } from './lock-metrics.js'
+import { type OwnMetrics, ownCounters, ownGauges } from './own-metrics.js'
 import { type AddReports, runMetrics, scheduleGauges } from './schedule-metrics.js'
 import { sweepGauges } from './sweep-metrics.js'
 
-/** A lifecycle; that of schedules brings metrics besides those of its steps. */
+/** A lifecycle; those of schedules and of packages bring metrics besides those of their steps. */
 export interface MeasuredLifecycle {
   /** Its checked phases and settings. */
   readonly model: LifecycleModel
   /** For schedules: counts other than those of their documents. */
   readonly reports?: ScheduleReports | undefined
+  /** For lifecycles of packages: counters and gauges of their own. */
+  readonly metrics?: OwnMetrics | undefined
 }
 
 /** Options of `replicaMetrics`. */
@@ -89,6 +92,7 @@ export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
   const locks = lockMetrics({ registry, names: options.lockNames })
   const addRuns = addingReports(() => runMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS)))
   addRuns(options.lifecycles)
+  for (const own of ownOf(options.lifecycles)) ownCounters(registry, own)
   return {
     registry,
     observer: observerMetrics(
@@ -126,8 +130,13 @@ export function documentMetrics(
   })
   documentGauges(registry, scrape)
   sweepGauges(registry, options.db)
+  for (const own of ownOf(options.lifecycles)) ownGauges(registry, options.db, options.logger, own)
   return { add }
 }
+
+const ownOf = (lifecycles: readonly MeasuredLifecycle[]): OwnMetrics[] => [
+  ...new Set(lifecycles.flatMap(({ metrics }) => metrics ?? [])),
+]
 
 /** Returns a function that adds the schedules among some lifecycles; without any, none of their metrics is shown. */
 function addingReports(begin: () => AddReports): (lifecycles: readonly MeasuredLifecycle[]) => void {

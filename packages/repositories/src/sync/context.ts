@@ -6,6 +6,7 @@ import type { Embeddings } from '../embeddings/index.js'
 import type { Source } from '../source/index.js'
 import type { CollectionSpec, VectorStore } from '../vectors/index.js'
 import { COLLECTIONS, type Repository, type RepositoryFields, type RepositorySync } from './documents.js'
+import type { SyncMetrics } from './metrics.js'
 import type { Records } from './records.js'
 
 /** All that the handlers work with. */
@@ -16,6 +17,7 @@ export interface SyncContext {
   readonly chunks: ChunkSize
   readonly records: Records
   readonly schedules: Schedules
+  readonly metrics: SyncMetrics
   readonly sourceOf: (repository: Repository) => Source
   /** Asks the open syncs of a repository to end. */
   readonly cancelSyncs: (repository: string) => Promise<number>

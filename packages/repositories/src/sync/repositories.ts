@@ -16,6 +16,7 @@ import {
   type RepositoryFields,
   type RepositorySync,
 } from './documents.js'
+import { SyncMetrics } from './metrics.js'
 import { Records } from './records.js'
 import { checkRepository, InvalidRepository, SYNC_TASK, scheduleIdOf } from './repository-fields.js'
 import { repositoryHandlers } from './repository-handlers.js'
@@ -147,6 +148,7 @@ export class Repositories {
       embeddings,
       chunks,
       records: new Records(db),
+      metrics: new SyncMetrics(),
       schedules: undefined as never, // below: its task starts a lifecycle whose handlers need the context
       sourceOf: options.sourceOf ?? sourceOf(options),
       cancelSyncs: (repository) => this.cancelSyncs(repository),
@@ -160,7 +162,9 @@ export class Repositories {
     this.warn = (text) => (logger ? logger.warn(text) : process.emitWarning(text))
     this.schedules = context.schedules
     this.shown = new Shown(db)
-    this.lifecycles = [this.repositories, this.syncsOf, ...this.schedules.lifecycles]
+    // Found there by replicaMetrics of phaselock/telemetry.
+    const syncs = Object.assign(this.syncsOf, { metrics: context.metrics })
+    this.lifecycles = [this.repositories, syncs, ...this.schedules.lifecycles]
   }
 
   /**

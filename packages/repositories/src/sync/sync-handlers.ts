@@ -26,6 +26,7 @@ import {
 } from './documents.js'
 import { indexBatch, mayBeText } from './index-batch.js'
 import { listed } from './listing.js'
+import type { SyncOutcome } from './metrics.js'
 
 type Steps = ReturnType<typeof syncDefinition>['$step']
 type Doc = Readonly<RepositorySync>
@@ -96,6 +97,7 @@ export const syncHandlers = (context: SyncContext) => ({
       const source = context.sourceOf(repository)
       const work = { repository, source, head, collection, files, fence, attempt, signal }
       const { counters, stages } = await indexBatch(context, work)
+      context.metrics.indexed(files.length, counters)
       return step.again({
         set: {
           next: next + 1,
@@ -155,12 +157,15 @@ export const syncHandlers = (context: SyncContext) => ({
     const now = await repositoryOf(context.db, id)
     if (now && settings !== settingsOf(context, now)) return step.moveTo('Listing')
     const { startedAt = at } = doc
+    context.metrics.ended('completed')
     const set = { status: 'completed' as const, completedAt: at, durationSeconds: seconds(startedAt, at) }
     return step.moveTo('Completed', { set: { ...set, result: { commit: head.commit, files, chunks } } })
   }),
 
   Cancelling: async (doc: Doc, step: Steps['Cancelling']) =>
-    step.moveTo('Failed', { set: await ended(context, doc, step.fence, new Error('the sync was cancelled')) }),
+    step.moveTo('Failed', {
+      set: await ended(context, doc, step.fence, new Error('the sync was cancelled'), 'cancelled'),
+    }),
 })
 
 /**
@@ -266,9 +271,16 @@ const startOf = async ({ db }: SyncContext, { _id, startedAt }: Doc) =>
   startedAt ? {} : { startedAt: await serverTime(db, _id), counters: NO_COUNTERS, stages: NO_STAGES }
 
 /** The fields of a sync that has failed. */
-async function ended({ db, records }: SyncContext, doc: Doc, fence: number, error: Error) {
+async function ended(
+  { db, records, metrics }: SyncContext,
+  doc: Doc,
+  fence: number,
+  error: Error,
+  outcome: SyncOutcome = 'failed',
+) {
   await records.dropPlans(doc._id, fence)
   const at = await serverTime(db, doc._id)
+  metrics.ended(outcome)
   return {
     status: 'failed' as const,
     completedAt: at,
