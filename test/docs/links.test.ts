@@ -38,6 +38,7 @@ const pages = async () => [
   ...(await pagesIn('docs/decisions')),
   ...(await pagesIn('deploy')),
   'CONTRIBUTING.md',
+  'AGENTS.md',
 ]
 
 const read = (page: string) => readFile(join(ROOT, page), 'utf8')
