@@ -83,7 +83,7 @@ class Template {
 
   /** Values with nothing but marks between them are one: an address with its port, a date, a list of any length. */
   value(): void {
-    if (!this.isAfterValue) this.text += `${this.between.replace(/[-+~%]$/, '')}${VALUE}`
+    if (!this.isAfterValue) this.text += `${this.between.replace(/[-+~%[]$/, '')}${VALUE}`
     this.between = ''
     this.isAfterValue = true
     this.last = ''
