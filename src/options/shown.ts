@@ -12,13 +12,18 @@ export const withErrors = (_name: string, value: unknown): unknown =>
 export const numbered = (count: number, one: string, several = `${one}s`): string =>
   `${count} ${count === 1 ? one : several}`
 
+/** The most characters of a value in a message: whoever reads it needs the beginning. */
+const LONGEST = 500
+const cut = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST)}...` : text)
+
 /** Formats a value for an error message: `'10s'`, `5`, `an object with db, connect`. */
 export function shown(value: unknown): string {
-  if (typeof value === 'string') return `'${value}'`
+  if (typeof value === 'string')
+    return value.length > LONGEST ? `'${cut(value)}' (${value.length} characters)` : `'${value}'`
   if (typeof value === 'function') return 'a function'
   if (typeof value !== 'object' || value === null) return String(value)
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid date' : value.toISOString()
   const { name = 'Object' } = Object.getPrototypeOf(value)?.constructor ?? {}
-  if (name === 'Object') return `an object with ${Object.keys(value).join(', ') || 'nothing'}`
+  if (name === 'Object') return `an object with ${cut(Object.keys(value).join(', ')) || 'nothing'}`
   return `${/^[AEIO]/i.test(name) ? 'an' : 'a'} ${name}`
 }

@@ -87,6 +87,7 @@ function unstorableObject(value: object, level: number): Unstorable | undefined 
   }
   if (!isPlain(value)) return unstorableInstance(value, level)
   for (const name of Object.keys(value)) {
+    if (name.includes('\0')) return [`a field whose name has the character NUL, which BSON can't store`, name]
     const found = unstorable((value as Record<string, unknown>)[name], level + 1)
     if (found) return within(found, name)
   }

@@ -5,6 +5,7 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { phasesMeant, standing, wantsState } from '../inspect/find.js'
 import { UsageError } from '../system/errors.js'
 import { fromExtendedJson } from '../system/extended-json.js'
+import { whyNoFilter } from '../system/filter.js'
 
 /** The selection of a lifecycle's documents: those that match all given conditions. */
 export interface Selection {
@@ -67,7 +68,7 @@ export async function selectionFilter(
   const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
   if (state !== undefined) parts.push(wantsState(state))
   if (standingSo) parts.push(standingSo)
-  const problem = filter && whyNotKept(filter)
+  const problem = filter && (whyNotKept(filter) ?? whyNoFilter(filter))
   if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
   if (isFiltered) parts.push(filter)
   return { $and: parts }
@@ -81,17 +82,19 @@ export async function selectionFilter(
 export function whyNotKept(document: Document): string | undefined {
   const problem = whyNotStorable(document)
   if (problem !== undefined) return problem
-  const path = pathOfUndefined(document)
-  return path && `'${path}' is undefined`
+  const [what, ...path] = notKept(document) ?? []
+  return what && `'${path.join('.')}' is ${what}`
 }
 
-function pathOfUndefined(value: unknown): string | undefined {
+/** The first value that the stored text would lose, with its path. A field called `__proto__` would become the prototype when the text is read. */
+function notKept(value: unknown): [what: string, ...path: string[]] | undefined {
   if (typeof value !== 'object' || value === null || '_bsontype' in value || ArrayBuffer.isView(value)) return undefined
-  if ('toBSON' in value && typeof value.toBSON === 'function') return pathOfUndefined(value.toBSON())
+  if ('toBSON' in value && typeof value.toBSON === 'function') return notKept(value.toBSON())
   for (const [name, inner] of Object.entries(value)) {
-    if (inner === undefined) return name
-    const below = pathOfUndefined(inner)
-    if (below !== undefined) return `${name}.${below}`
+    if (inner === undefined) return ['undefined', name]
+    if (name === '__proto__') return ["a name that can't be kept", name]
+    const [what, ...path] = notKept(inner) ?? []
+    if (what !== undefined) return [what, name, ...path]
   }
   return undefined
 }

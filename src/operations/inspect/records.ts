@@ -22,7 +22,7 @@ export type EventsRequest = Omit<EventsQuery, 'documents'> & OfDocument
 export type AuditRequest = Omit<AuditQuery, 'documents'> & OfDocument
 
 /** Records, the newest first. `more`: there are others that were not asked for. */
-interface Listed<T> {
+export interface Listed<T> {
   readonly records: readonly T[]
   readonly more: boolean
 }

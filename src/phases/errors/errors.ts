@@ -1,3 +1,4 @@
+import { idText } from '../../lock/index.js'
 import { brand, checkOptions, InvalidOptions, numbered, t } from '../../options/index.js'
 import { type Duration, durationMs } from '../../time/index.js'
 import { shown, textOf } from './kept-text.js'
@@ -47,7 +48,7 @@ export class LeaseLost extends Error {
     readonly token: string,
   ) {
     super(
-      `the lease on ${lifecycle} ${String(id)} (${token}) was lost: another replica has the document, or its owner replaced it. Stop; nothing was stored.`,
+      `the lease on ${lifecycle} ${idText(id)} (${token}) was lost: another replica has the document, or its owner replaced it. Stop; nothing was stored.`,
     )
   }
 }
@@ -107,7 +108,7 @@ export class EndlessSteps extends Error {
     readonly steps: number,
   ) {
     super(
-      `${lifecycle} ${String(id)} has taken ${numbered(steps, 'step')} in a row without a new phase, a wait or an error, the last in ${phase}: do its handlers' again() or moveTo() go in circles? If it needs that many, raise the lifecycle's backOff.afterSteps`,
+      `${lifecycle} ${idText(id)} has taken ${numbered(steps, 'step')} in a row without a new phase, a wait or an error, the last in ${phase}: do its handlers' again() or moveTo() go in circles? If it needs that many, raise the lifecycle's backOff.afterSteps`,
     )
   }
 }
@@ -227,7 +228,7 @@ export class DocumentExists extends Error {
         ? (taken ?? 'it exists already')
         : `the unique index ${index} has its key already${key ? ` (${key})` : ''}`
     const before = inserted > 0 ? `; the ${inserted} before it are stored` : ''
-    super(`${lifecycle} ${String(id)} was not inserted: ${why}${before}`, { cause })
+    super(`${lifecycle} ${idText(id)} was not inserted: ${why}${before}`, { cause })
   }
 }
 
@@ -274,7 +275,7 @@ export class ChildExists extends Error {
   ) {
     const removal = `remove it first (step.removeChildren({ lists: ['${formerList}'] })), or give the child another _id`
     const cure = formerList === undefined ? 'give the child another _id, or leave it out' : removal
-    super(`children: ${lifecycle} ${String(id)} is ${whose}: ${cure}`)
+    super(`children: ${lifecycle} ${idText(id)} is ${whose}: ${cure}`)
   }
 }
 

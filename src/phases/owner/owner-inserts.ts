@@ -4,6 +4,7 @@ import { isDuplicateKey } from '../../database/index.js'
 import {
   canBeId,
   type Insertion,
+  idText,
   isTooLarge,
   NO_ID,
   ON_DUPLICATE,
@@ -188,8 +189,8 @@ function insertResult<Id>({ name, phases, settings }: LifecycleModel, id: Id, en
   if (end.kind !== 'refused') return { id, kind: end.kind }
   const known = [...phases.keys()]
   const problem = end.isOdd
-    ? `${name} ${String(id)} exists, and its '${settings.progress}' or 'phase' isn't Phaselock's: correct it, or remove it`
-    : `${name} ${String(id)} exists in a phase that isn't known here: expected one of ${known.join(', ')}, got ${shown(end.phase)}; is a newer version at work?`
+    ? `${name} ${idText(id)} exists, and its '${settings.progress}' or 'phase' isn't Phaselock's: correct it, or remove it`
+    : `${name} ${idText(id)} exists in a phase that isn't known here: expected one of ${known.join(', ')}, got ${shown(end.phase)}; is a newer version at work?`
   throw new InvalidDocument(name, end.phase, known, problem)
 }
 
@@ -212,7 +213,7 @@ function notInserted(model: LifecycleModel, error: Error, docs: readonly Documen
   const { name, phases } = model
   const largest = docs.reduce((one, other) => (sizeOf(other) > sizeOf(one) ? other : one))
   const problem =
-    `${name} ${String(largest['_id'])}: expected a document of at most 16 MB with what Phaselock keeps in it, or of about 4 MB with onDuplicate, ` +
+    `${name} ${idText(largest['_id'])}: expected a document of at most 16 MB with what Phaselock keeps in it, or of about 4 MB with onDuplicate, ` +
     `got ${(sizeOf(largest) / MB).toFixed(1)} MB; keep what is large elsewhere, such as in GridFS, and its name in the document`
   return new InvalidDocument(name, largest['phase'], [...phases.keys()], problem)
 }

@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { ID_INDEX, underClaimOf } from '../../lock/index.js'
+import { ID_INDEX, idText, underClaimOf } from '../../lock/index.js'
 import { brand } from '../../options/index.js'
 import { requireStorable } from '../errors/storable.js'
 import type { Step } from './step.js'
@@ -16,7 +16,7 @@ export class NoLongerHeld extends Error {
     /** The document's `_id`. */
     readonly id: unknown,
   ) {
-    super(`${collection} ${String(id)} is no longer held by this step: its lease ended and another took the document`)
+    super(`${collection} ${idText(id)} is no longer held by this step: its lease ended and another took the document`)
   }
 }
 
