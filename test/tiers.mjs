@@ -30,6 +30,8 @@ const SYSTEM = [
   // Repositories that git reads, and servers in front of it.
   'repositories/git/**',
   'repositories/sync/{sync,late,model,faults}.test.ts',
+  // A Nest app whose replica works by itself.
+  'repositories/nest.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',

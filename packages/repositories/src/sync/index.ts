@@ -13,7 +13,7 @@ export {
   type Found,
   NoSuchRepository,
   OtherModel,
-  type Repositories,
+  Repositories,
   type RepositoriesOptions,
   repositories,
   type SearchOptions,

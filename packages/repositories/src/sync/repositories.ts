@@ -125,7 +125,7 @@ export function repositories(options: RepositoriesOptions): Repositories {
   return new Repositories(options)
 }
 
-/** See {@link repositories}. */
+/** The result of {@link repositories}, and the token by which Nest injects it. */
 export class Repositories {
   /** For a replica: `new Replica({ db, lifecycles: repos.lifecycles })`. */
   readonly lifecycles: readonly RunnableLifecycle[]
