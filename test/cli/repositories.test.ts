@@ -43,6 +43,33 @@ describe('phaselock repositories', () => {
     expect((await run('check')).out).toMatch(/repository r: failed \d+ s ago: memory: no branch "main"/)
   })
 
+  test('shows how far a sync is while it runs, and by which replica; rate and time left', async () => {
+    const { db } = database
+    const common = { url: 'https://git.example/a', collection: 'code', phase: 'Created' }
+    await db.collection<{ _id: string }>('Repository').insertMany([
+      { ...common, _id: 'r' },
+      { ...common, _id: 's' },
+    ] as never[])
+    const sync = { phase: 'Indexing', status: 'running', filesIndexed: 412, filesToIndex: 2_000 }
+    await db.collection<{ _id: string }>('RepositorySync').insertMany([
+      { ...sync, _id: 'a', repository: 'r', lockedBy: 'api-2~7939d7#20.1' },
+      { ...sync, _id: 'b', repository: 's', phase: 'Listing', progress: { waitingFor: 'a slot of embeddings' } },
+    ] as never[])
+    // By the server's clock, as the replicas write it.
+    const ago = { $subtract: ['$$NOW', 9_000] }
+    await db
+      .collection('RepositorySync')
+      .updateMany({}, [{ $set: { createdAt: ago, startedAt: ago, 'progress.since': ago } }])
+    const [, running, waiting] = (await run('repositories')).out.trim().split('\n')
+    expect(running).toMatch(/^r +\(default\) +syncing 412 of 2,000 files for \d+ s by api-2$/)
+    expect(waiting).toMatch(/^s +\(default\) +syncing for \d+ s, waits: a slot of embeddings$/)
+    const { sync: shown } = JSON.parse((await run('repositories', '--json')).out)[0]
+    const { filesPerSecond, secondsLeft } = shown
+    expect(filesPerSecond).toBeLessThanOrEqual(412 / 9)
+    expect(filesPerSecond * secondsLeft).toBeCloseTo(2_000 - 412)
+    expect((await run('repositories', 'show', 'r')).out).toMatch(/ \d+\.\d files\/s, \d+ s left /)
+  })
+
   test('reports a repository without a success for twice its interval', async () => {
     const one = world()
     one.origin.commit({ a: 'alpha\n' })

@@ -81,12 +81,22 @@ export class Shown {
 function shownSync(sync: Stored<RepositorySync>, now: Date): ShownSync {
   const isOpen = (OPEN_PHASES as readonly string[]).includes(sync.phase)
   const status = isOpen ? 'running' : sync.phase === 'Completed' ? 'completed' : 'failed'
-  const { filesIndexed = 0, filesToIndex = 0 } = sync
-  const since = sync.progress?.since
-  const lasted = since ? (now.getTime() - since.getTime()) / 1_000 : 0
-  if (sync.phase !== 'Indexing' || filesIndexed === 0 || lasted <= 0) return { ...sync, status }
-  const filesPerSecond = filesIndexed / lasted
-  return { ...sync, status, filesPerSecond, secondsLeft: (filesToIndex - filesIndexed) / filesPerSecond }
+  return { ...sync, status, ...(sync.phase === 'Indexing' ? progressOf(sync, sync.progress?.since, now) : {}) }
+}
+
+/**
+ * The rate of the files that are done, pauses included, and the time that is left at this rate.
+ * @param since the time when its phase began, by the server's clock, as `now` @returns nothing before a first batch is done
+ */
+export function progressOf(
+  { filesIndexed = 0, filesToIndex = 0 }: Pick<RepositorySync, 'filesIndexed' | 'filesToIndex'>,
+  since: Date | undefined,
+  now: Date,
+): Pick<ShownSync, 'filesPerSecond' | 'secondsLeft'> {
+  const seconds = since ? (now.getTime() - since.getTime()) / 1_000 : 0
+  if (filesIndexed === 0 || seconds <= 0) return {}
+  const filesPerSecond = filesIndexed / seconds
+  return { filesPerSecond, secondsLeft: Math.max(0, filesToIndex - filesIndexed) / filesPerSecond }
 }
 
 function textOf(
