@@ -55,7 +55,7 @@ export class Leases {
   /** The number of documents of any lifecycle that are in a working phase and so still have work to do. */
   async working(): Promise<number> {
     const models = apiGatewayDefinitions().all.map(({ model }) => model)
-    const counts = await countPhases({ db: this.db, models })
-    return counts.reduce((sum, { kind, documents }) => sum + (kind === 'working' ? documents : 0), 0)
+    const counts = await countPhases({ db: this.db, models }, { fresh: true })
+    return counts.reduce((sum, { kind, documents }) => sum + (kind === 'working' ? documents.n : 0), 0)
   }
 }

@@ -42,13 +42,13 @@ const models = t.list(
 )
 const onDatabase = ['system', t.partOf({ db: t.aDatabase })] as const
 const onSystem = ['system', t.partOf({ db: t.aDatabase, models })] as const
-const theDatabase = ['db', t.aDatabase] as const
 const ref = ['ref', t.partOf({ id: aText, lifecycle: text })] as const
 const named = (name: string) => [name, aName] as const
 const options = (types: t.Fields) => ['options', mayBe(types)] as const
 const request = (types: t.Fields) => ['request', t.partOf(types)] as const
 
 const SEEN = { seen: text }
+const FRESH = { fresh: flag }
 const FORCE = { force: flag, ...SEEN }
 const BY = { by: aText, reason: text }
 const WAIT = t.whole(0, 24 * 3_600_000)
@@ -169,8 +169,8 @@ export const workOnOperations = of(
 
 export const checkDatabase = of(check.checkDatabase, ['options', t.partOf({ db: t.aDatabase, models, repair: flag })])
 
-export const countPhases = of(count.countPhases, onSystem)
-export const countWaiting = of(count.countWaiting, onSystem)
+export const censusFor = of(count.censusFor, onSystem, options(FRESH))
+export const countPhases = of(count.countPhases, onSystem, options(FRESH))
 export const findDocument = of(find.findDocument, onSystem, ref)
 export const showDocument = of(find.showDocument, onSystem, ref)
 export const listDocuments = of(
@@ -187,6 +187,5 @@ export const listPauses = of(pauses.listPauses, onSystem, ['lifecycle', text])
 export const pauseWork = of(pauses.pauseWork, onSystem, request({ ...SCOPE, ...BY, until: date, for: text }))
 export const resumeWork = of(pauses.resumeWork, onSystem, request({ ...SCOPE, by: text, of: text }))
 
-export const lastSweep = of(status.lastSweep, theDatabase)
 export const operationsOpen = of(status.operationsOpen, onDatabase)
-export const systemStatus = of(status.systemStatus, onSystem)
+export const systemStatus = of(status.systemStatus, onSystem, options(FRESH))

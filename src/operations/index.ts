@@ -15,7 +15,14 @@ export { clockFindings } from './check/check-clocks.js'
 export type { CheckResult, Finding } from './check/finding.js'
 export * from './checked.js'
 export { type Condition, conditionOf } from './inspect/condition.js'
-export { COUNT_LIMIT, type PhaseCount, type Waiting } from './inspect/count.js'
+export {
+  ageToSay,
+  type CensusRead,
+  type CensusRequest,
+  COUNT_LIMIT,
+  type PhaseCount,
+  phaseCounts,
+} from './inspect/count.js'
 export { type Count, countText } from './inspect/count-text.js'
 export { explain } from './inspect/explain.js'
 export { type DocumentRef, type Found, type ListOptions, type Shown, TROUBLES } from './inspect/find.js'
@@ -27,7 +34,7 @@ export { type ListedPause, pausedText } from './pauses/change.js'
 export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'
 export { operationLifecycle } from './public.js'
 export { answerOverHttp, type HttpProblem, httpProblemOf, knownSender, questionsOverHttp } from './questions-http.js'
-export type { LastSweep, LifecycleStatus, SystemStatus } from './status/status.js'
+export type { LifecycleStatus, SystemStatus } from './status/status.js'
 export { recorded } from './system/audit.js'
 export { idsMeantBy, idText, idTyped } from './system/document-id.js'
 export { NotFound, OperationError, Refused, UsageError } from './system/errors.js'

@@ -1,15 +1,16 @@
 export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION } from '../doorbell/index.js'
-export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+export { BadQueryPlan, lookAtCensus, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export type { Alongside, AlongsideContext } from './background/background.js'
 export {
   type Census,
   type Count,
-  lookAtCensus,
   type PhaseCensus,
   readCensus,
   type TroubleGroup,
 } from './census/census.js'
+export { strayPhases, takeCensus, type Unclaimed, unknownAmong } from './census/take.js'
+export { sumOf } from './census/tally.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
@@ -37,7 +38,8 @@ export type {
 } from './engine/options/replica-options.js'
 export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/options/replica-options.js'
 export { Replica } from './engine/replica.js'
-export { SWEEP, type SweptLifecycle, UNHANDLED } from './engine/tick/duties.js'
+export { CENSUS, SWEEP } from './engine/tick/census-duty.js'
+export { UNHANDLED } from './engine/tick/duties.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export { type Cause, causeOfError } from './errors/cause.js'
 export * from './errors/errors.js'

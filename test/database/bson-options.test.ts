@@ -115,8 +115,8 @@ describe('a database that reads by options of its own', () => {
     const found = (await owner.find('o')) as Document
     const system = { db: ownReads(db), models: [order.model, parcel.model] }
     const { documents } = await listDocuments(system, { lifecycle: 'order' })
-    const counts = await countPhases(system)
-    const status = await systemStatus(system)
+    const counts = await countPhases(system, { fresh: true })
+    const status = await systemStatus(system, { fresh: true })
     const operations = new Operations({ db, lifecycles: [order] })
     await operations.begin({ id: 'wake-1', action: 'wake', selection: { lifecycle: 'order', all: true }, by: 'ana' })
     await replica.runOnce()

@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document, MongoClient } from 'mongodb'
-import { CLAIM_INDEX, LIFECYCLES_COLLECTION, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { CLAIM_INDEX, LIFECYCLES_COLLECTION, multikeyFields, STAND_IN_INDEX } from '../../src/lock/index.js'
 import {
   type CheckResult,
   checkDatabase,
@@ -9,7 +9,6 @@ import {
   showDocument,
   wakeDocument,
 } from '../../src/operations/index.js'
-import { multikeyFields } from '../../src/operations/inspect/rebuild-index.js'
 import { clientAt, serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'

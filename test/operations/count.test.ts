@@ -1,9 +1,13 @@
 import { describe, expect, test } from '@jest/globals'
 import { Binary, type Collection, type Document, MinKey, ObjectId } from 'mongodb'
-import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX, sweep, termsOf } from '../../src/lock/index.js'
-import { countPhases, countWaiting, type System } from '../../src/operations/index.js'
+import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { censusFor, countPhases, type System } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, thing, thingWith } from '../support/thing.js'
+
+/** How long its oldest due document had been due, in seconds. */
+const ageOf = ({ at, oldestDueAt }: { at: Date; oldestDueAt: Date | null }) =>
+  (at.getTime() - oldestDueAt!.getTime()) / 1_000
 
 describe('counts', () => {
   const database = useDatabase()
@@ -14,13 +18,14 @@ describe('counts', () => {
       database.db,
       thingWith(async (_doc, step) => step.moveTo('Created')),
     ).prepare()
+  const counted = () => countPhases(system(), { fresh: true })
   const documentsBy = async () =>
-    Object.fromEntries(
-      (await countPhases(system())).map(({ phase, kind, documents }) => [phase, `${kind} ${documents}`]),
-    )
+    Object.fromEntries((await counted()).map(({ phase, kind, documents }) => [phase, `${kind} ${documents.n}`]))
 
-  test('of phases: what their documents do, also before there is a replica', async () => {
+  test('of phases: what their documents do', async () => {
     const inAnHour = new Date(Date.now() + 3_600_000)
+    expect((await censusFor(system())).without.get('thing')).toMatch(/^no replica has taken one yet/)
+    await registered()
     await things().insertMany([
       { _id: 'due', phase: 'Creating' },
       { _id: 'asleep', phase: 'Creating', lockedAt: inAnHour },
@@ -28,19 +33,21 @@ describe('counts', () => {
       { _id: 'parked', phase: 'Creating', lockedAt: PARKED_AT },
       { _id: 'odd', phase: 'Creatng' },
     ])
-    const [creating, , , , ...others] = await countPhases(system())
-    const each = { due: 1, held: 1, sleeping: 1, asking: 0, parked: 1 }
+    const [creating, , , , ...others] = await counted()
+    const n = (n: number) => ({ n })
+    const each = { due: n(1), held: 1, sleeping: n(1), asking: n(0), parked: n(1), failing: n(0), waiting: n(0) }
     expect(creating).toEqual({
+      at: expect.any(Date),
+      oldestDueAt: null,
+      undated: 1,
       lifecycle: 'thing',
       phase: 'Creating',
       kind: 'working',
       paused: false,
-      documents: 4,
-      more: false,
+      documents: n(4),
       ...each,
     })
-    expect(others).toMatchObject([{ phase: 'Creatng', kind: 'unknown', documents: 1 }])
-    expect(await countWaiting(system())).toEqual([])
+    expect(others).toMatchObject([{ phase: 'Creatng', kind: 'unknown', documents: n(1) }])
   })
 
   test('a document whose phase is an array is counted once, as unknown', async () => {
@@ -52,14 +59,11 @@ describe('counts', () => {
     ])
     const known = { Creating: 'working 1', Created: 'resting 0', Deleting: 'working 0', Deleted: 'final 0' }
     expect(await documentsBy()).toEqual({ ...known, '(an array)': 'unknown 2' })
-    const waiting = (await countWaiting(system())).map(({ phase, due, parked }) => [phase, due, parked])
-    expect(waiting).toEqual([
-      ['Creating', 1, 0],
-      ['Created', undefined, 0],
-      ['Deleting', 0, 0],
-    ])
+    expect((await counted())[0]).toMatchObject({ phase: 'Creating', due: { n: 1 }, parked: { n: 0 } })
     await things().dropIndex('phase_1_lockedAt_1_updatedAt_1')
-    expect(await documentsBy()).toEqual({ ...known, '(an array)': 'unknown 2' })
+    const { census, without } = await censusFor(system(), { fresh: true })
+    expect(census.size).toBe(0)
+    expect(without.get('thing')).toMatch(/^it could not be taken: Thing has no index/)
   })
 
   test('a document without a phase, or with one that is no string, is counted once, as unknown', async () => {
@@ -88,9 +92,9 @@ describe('counts', () => {
       { _id: 'array', phase: ['Creating'], lockedAt: new Date(0), updatedAt: ago(9_000) },
     ])
     const expectCounts = async () => {
-      const [creating] = await countWaiting(system())
-      expect(creating).toMatchObject({ phase: 'Creating', due: 2, parked: 0 })
-      expect(Math.abs(creating!.oldestDueSeconds! - 200)).toBeLessThan(60)
+      const [creating] = await counted()
+      expect(creating).toMatchObject({ phase: 'Creating', due: { n: 2 }, parked: { n: 0 } })
+      expect(Math.abs(ageOf(creating!) - 200)).toBeLessThan(60)
     }
     await expectCounts()
     await things().createIndex(STAND_IN_INDEX)
@@ -123,12 +127,12 @@ describe('counts', () => {
     ]
     const first = undated.map((some, i) => ({ _id: `undated${i}`, phase: 'Creating', ...some }))
     await things().insertMany([...first, { _id: 'known', phase: 'Creating', ...fields }])
-    const [creating] = await countWaiting(system())
-    expect(creating).toMatchObject({ due: 6, undated: 5 })
-    expect(creating!.oldestDueSeconds).toBeGreaterThan(79)
-    expect(creating!.oldestDueSeconds).toBeLessThan(800) // none counts from 1970, or from when it began
-    // The sweep judges by the same.
-    const swept = await sweep(database.db.collection('Thing'), termsOf(30_000), ['Creating'], new Date())
-    expect(swept.overdue).toEqual(new Map([['Creating', 1]]))
+    const read = await censusFor(system(), { fresh: true })
+    const { phases, overdue } = read.census.get('thing')!
+    expect(phases[0]).toMatchObject({ due: { n: 6 }, undated: 5 })
+    const age = ageOf({ at: read.now, ...phases[0]! })
+    expect(age).toBeGreaterThan(79)
+    expect(age).toBeLessThan(800) // none counts from 1970, or from when it began
+    expect(overdue).toMatchObject([{ phase: 'Creating', documents: { n: 1 }, ids: [expect.anything()] }])
   })
 })

@@ -41,6 +41,8 @@ async function commandsOfALife(options: Partial<ReplicaOptions>): Promise<Set<st
     const about = commandName === 'explain' ? Object.values(command['explain'])[0] : command[commandName]
     // They go on with one's own cursor, by its number: whether there are any depends on how much is found at once.
     if (commandName !== 'getMore' && commandName !== 'killCursors') seen.add(`${commandName} ${target(about)}`)
+    const [merge] = commandName === 'aggregate' ? command['pipeline'].slice(-1) : []
+    if (merge?.$merge) seen.add(`merge ${target(merge.$merge.into)}`)
   })
   const db = observed.db(database.db.databaseName)
   const until = Promise.withResolvers<void>()
@@ -165,11 +167,13 @@ describe('docs/mongodb-role.md', () => {
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', create)],
       ['phaselock.replicas', actionsOn('phaselock.replicas', create)],
       ['phaselock.duties', actionsOn('phaselock.duties', create)],
+      ['phaselock.census', actionsOn('phaselock.census', create)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', create)],
       ['Order', actionsOn('yours', check)],
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', check)],
       ['phaselock.replicas', actionsOn('phaselock.replicas', check)],
       ['phaselock.duties', actionsOn('phaselock.duties', check)],
+      ['phaselock.census', actionsOn('phaselock.census', check)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', check)],
     ])
   })

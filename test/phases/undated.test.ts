@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import { ObjectId } from 'mongodb'
 import { silentLogger } from '../../src/index.js'
 import { CLAIM_INDEX, dateUndated, termsOf } from '../../src/lock/index.js'
-import { countWaiting } from '../../src/operations/index.js'
+import { countPhases } from '../../src/operations/index.js'
 import { PhaseQueues } from '../../src/phases/engine/claim/phase-queues.js'
 import { clientAt } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
@@ -36,7 +36,11 @@ describe('documents that are left due and say nowhere since when', () => {
       clock.advance(ms)
       await replica.tick()
     }
-    const waiting = async () => (await countWaiting({ db, models: [stuck.model] }))[0]
+    const waiting = async () => {
+      const [row] = await countPhases({ db, models: [stuck.model] }, { fresh: true })
+      const { due, undated, oldestDueAt, at } = row!
+      return { due: due.n, undated, oldestDueSeconds: oldestDueAt ? (at.getTime() - oldestDueAt.getTime()) / 1_000 : 0 }
+    }
     return { proxy, tickAfter, waiting }
   }
 

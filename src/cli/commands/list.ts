@@ -2,24 +2,22 @@ import type { Command } from 'commander'
 import { typeName } from '../../lock/index.js'
 import {
   type Condition,
-  countPhases,
   type Found,
   idText,
   type ListOptions,
   listDocuments,
-  modelOf,
-  type PhaseCount,
   type System,
   TROUBLES,
 } from '../../operations/index.js'
-import { typed } from '../../options/index.js'
 import { fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import type { Output } from '../output.js'
 import { watching } from '../watch.js'
 import { limitFrom, watchOption, withDatabase } from './command.js'
+import { cut, printCounts } from './count.js'
+import { freshOption } from './fresh.js'
 
-type Filters = Options & Omit<ListOptions, 'lifecycle'>
+type Filters = Options & Omit<ListOptions, 'lifecycle'> & { readonly fresh?: true }
 
 export function registerList(program: Command, context: CliContext): void {
   const command = program
@@ -46,7 +44,7 @@ export function registerList(program: Command, context: CliContext): void {
         ),
       )
     })
-  withDatabase(watchOption(command), [
+  withDatabase(watchOption(freshOption(command)), [
     'list',
     'list --parked --failing',
     'list api-gateway --phase Creating --limit 10',
@@ -54,46 +52,6 @@ export function registerList(program: Command, context: CliContext): void {
     'list instance --on readiness',
     'list api-gateway --parked --json',
   ])
-}
-
-export function registerCount(program: Command, context: CliContext): void {
-  const command = program
-    .command('count')
-    .description('count documents by lifecycle and phase, and what they are doing')
-    .argument('[lifecycle]', 'the kind of document (default: all)')
-    .action((lifecycle: string | undefined, options: Options) =>
-      lookAtSystem(context, options, (system) => {
-        const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
-        return watching(context, options, (output) => printCounts(output, { ...system, models }, options))
-      }),
-    )
-  withDatabase(watchOption(command), ['count', 'count api-gateway --json', 'count --watch'])
-}
-
-async function printCounts(output: Output, system: System, { json }: Options): Promise<void> {
-  const counts = await countPhases(system)
-  if (json) return output.json(counts)
-  const shown = counts.filter((count) => count.documents > 0)
-  if (shown.length === 0) {
-    const names = system.models.map(({ name }) => name)
-    return output.line(`no documents of ${names.join(', ')} yet; add one: phaselock add ${typed(names[0]!)}`)
-  }
-  output.table(['lifecycle', 'phase', 'documents', 'due', 'held', 'sleeping', 'parked'], shown.map(countRow))
-}
-
-/** A row of counts. A resting or final document without a lease isn't due in any sense that matters to a person. */
-function countRow(count: PhaseCount): string[] {
-  const n = (value: number) => (value === 0 ? '-' : `${value}`)
-  const isWorking = count.kind === 'working'
-  return [
-    count.lifecycle,
-    `${cut(count.phase)}${count.kind === 'unknown' ? ' (unknown)' : ''}${count.paused ? ' (paused)' : ''}`,
-    `${count.documents}${count.more ? '+' : ''}`,
-    isWorking ? n(count.due) : '',
-    n(count.held),
-    isWorking ? `${n(count.sleeping)}${count.asking > 0 ? ` (${count.asking} asking)` : ''}` : '',
-    n(count.parked),
-  ]
 }
 
 async function printDocuments(
@@ -122,8 +80,6 @@ async function printDocuments(
   if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
 }
 
-const LONGEST = 100
-
 function documentRow({ document: { _id, phase, state }, condition, why = '', pause, now }: Found): string[] {
   const [said = ''] = why.split('\n')
   return [
@@ -137,9 +93,6 @@ function documentRow({ document: { _id, phase, state }, condition, why = '', pau
 
 const textOf = (value: unknown): string =>
   value == null ? '-' : typeof value === 'string' ? cut(value) : `(${typeName(value)})`
-
-/** Cuts a text, which may be anything that a client has stored: one document must not fill the screen. */
-const cut = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 3)}...` : text)
 
 function conditionText(condition: Condition, now: Date): string {
   switch (condition.kind) {

@@ -1,24 +1,32 @@
 import type { Command } from 'commander'
-import { type LifecycleStatus, type SystemStatus, systemStatus, UsageError } from '../../operations/index.js'
+import {
+  ageToSay,
+  countText,
+  type LifecycleStatus,
+  type SystemStatus,
+  systemStatus,
+  UsageError,
+} from '../../operations/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
 import { watching } from '../watch.js'
 import { watchOption, withDatabase } from './command.js'
+import { freshOption } from './fresh.js'
 
 export function registerStatus(program: Command, context: CliContext): void {
   const command = program
     .command('status')
     .description('show at a glance who works, what there is to do, what waits for what, and what needs a person')
     .option('--exit-code', 'end with exit code 5 where something needs a person: for a script')
-    .action(async (options: Options & { readonly exitCode?: true }) => {
+    .action(async (options: Options & { readonly exitCode?: true; readonly fresh?: true }) => {
       if (options.exitCode && options.watch)
         throw new UsageError('expected --exit-code or --watch, got both: what is watched has no end')
       const problems = await lookAtSystem(context, options, async (system) => {
         let last: SystemStatus | undefined
         await watching(context, options, async (output) => {
-          last = await systemStatus(system)
+          last = await systemStatus(system, options)
           if (options.json) output.json(last)
           else print(output, last)
         })
@@ -31,7 +39,13 @@ export function registerStatus(program: Command, context: CliContext): void {
           `expected nothing to need a person, got ${problems} problem${problems === 1 ? '' : 's'}`,
         )
     })
-  withDatabase(watchOption(command), ['status', 'status --watch', 'status --json', 'status --exit-code'])
+  withDatabase(watchOption(freshOption(command)), [
+    'status',
+    'status --watch',
+    'status --fresh',
+    'status --json',
+    'status --exit-code',
+  ])
 }
 
 function print(output: Output, { versions, lifecycles, duties, operations, problems, now }: SystemStatus): void {
@@ -39,20 +53,18 @@ function print(output: Output, { versions, lifecycles, duties, operations, probl
   output.line(`live replicas: ${replicas.length > 0 ? replicas.join(', ') : 'none'}`)
   output.line()
   output.table(
-    ['lifecycle', 'replicas', 'documents', 'due', 'oldest due', 'held', 'sleeping', 'asking', 'parked'],
+    ['lifecycle', 'replicas', 'documents', 'due', 'oldest due', 'held', 'sleeping', 'failing', 'asking', 'parked'],
     lifecycles.map(row),
   )
-  const waits = lifecycles.flatMap(({ lifecycle, swept, sweptAt }) =>
-    (swept?.waiting ?? []).map(({ on, documents }) => [
-      lifecycle,
-      on,
-      `${documents}`,
-      sweptAt ? fromNow(sweptAt, now) : '-',
+  for (const line of agesOf(lifecycles, now)) output.line(line)
+  const waits = lifecycles.flatMap(({ lifecycle, census }) =>
+    (census?.waits ?? []).map(({ on, phase, documents, oldest }) => [
+      ...[lifecycle, phase, on, countText(documents), fromNow(oldest, now)],
     ]),
   )
   if (waits.length > 0) {
     output.line()
-    output.table(['lifecycle', 'waits for', 'documents', 'counted'], waits)
+    output.table(['lifecycle', 'phase', 'waits for', 'documents', 'since'], waits)
   }
   if (operations.running > 0) {
     output.line()
@@ -72,9 +84,23 @@ function print(output: Output, { versions, lifecycles, duties, operations, probl
   for (const problem of problems) output.line(`!! ${problem}`)
 }
 
+/** The time of each census that isn't of this moment, and the lifecycles that none was taken of. */
+function agesOf(lifecycles: readonly LifecycleStatus[], now: Date): string[] {
+  const old = lifecycles.flatMap(({ lifecycle, census }) =>
+    census && ageToSay(census, now) !== undefined ? [`${lifecycle} as of ${fromNow(census.at, now)}`] : [],
+  )
+  const none = lifecycles.flatMap(({ lifecycle, whyNone }) =>
+    whyNone === null ? [] : [`${lifecycle} isn't counted: ${whyNone}`],
+  )
+  const lines = [...(old.length > 0 ? [old.join(', ')] : []), ...none]
+  return lines.length > 0 ? [...lines, '(--fresh counts now)'] : []
+}
+
 const row = (one: LifecycleStatus): string[] => {
-  const { lifecycle, replicas, documents, due, oldestDueSeconds, undated, held, sleeping, asking, parked } = one
+  const { lifecycle, replicas, census, documents, due, oldestDueSeconds, undated, held } = one
+  if (!census) return [lifecycle, `${replicas}`, ...Array<string>(8).fill('-')]
   const known = oldestDueSeconds > 0 ? formatMs(Math.round(oldestDueSeconds) * 1_000) : '-'
   const oldest = undated > 0 ? `${known} (${undated} undated)` : known
-  return [lifecycle, ...[replicas, documents, due].map(String), oldest, ...[held, sleeping, asking, parked].map(String)]
+  const rest = [one.sleeping, one.failing, one.asking, one.parked].map(countText)
+  return [lifecycle, `${replicas}`, countText(documents), countText(due), oldest, countText({ n: held }), ...rest]
 }

@@ -36,15 +36,31 @@ export interface Shift {
   readonly shift: number
 }
 
+/** A duty that may be due. */
+export interface DutyToTake {
+  readonly name: string
+  /** The interval in milliseconds, or an expression over the duty's document. */
+  readonly everyMs: number | Document
+}
+
+/** A duty as it stands, taken or not. */
+export interface SeenDuty {
+  readonly name: string
+  /** What it said that doing it costs, in milliseconds; undefined: nothing. */
+  readonly costMs: number | undefined
+}
+
 /**
  * Takes those duties that no replica has taken within their intervals, by the server's clock, with two commands for any number of them. The
  * replica that takes them has to end them. After that clock was set back by more than an interval any replica may take them immediately.
+ * @param seen gets each of them as it stands
  * @returns the names of those that are this replica's to do now
  */
 export async function takeDuties(
   db: Db,
-  duties: readonly { readonly name: string; readonly everyMs: number }[],
+  duties: readonly DutyToTake[],
   { by, shift }: Shift,
+  seen: (duty: SeenDuty) => void = () => undefined,
 ): Promise<string[]> {
   const collection = dutiesOf(db)
   const names = duties.map(({ name }) => name)
@@ -59,8 +75,10 @@ export async function takeDuties(
   ]
   await collection.updateMany({ _id: { $in: names }, $expr: isDue }, taken, { maxTimeMS: MOST_MS })
   const found = await collection
-    .find({ _id: { $in: names } }, { projection: { by: 1, shift: 1 }, maxTimeMS: MOST_MS })
+    .find({ _id: { $in: names } }, { projection: { by: 1, shift: 1, 'found.costMs': 1 }, maxTimeMS: MOST_MS })
     .toArray()
+  for (const { _id: name, found: outcome } of found)
+    seen({ name, costMs: typeof outcome?.costMs === 'number' ? outcome.costMs : undefined })
   const mine = found.filter((one) => one['by'] === by && one['shift'] === shift).map(({ _id }) => _id)
   const known = new Set(found.map(({ _id }) => _id))
   const unknown = names.filter((name) => !known.has(name))
@@ -70,7 +88,7 @@ export async function takeDuties(
   await collection
     .insertMany(added, { ordered: false, maxTimeMS: MOST_MS })
     .catch((error) => (isServerError(error, DUPLICATE_KEY) ? undefined : Promise.reject(error)))
-  return takeDuties(db, duties, { by, shift })
+  return takeDuties(db, duties, { by, shift }, seen)
 }
 
 /** The outcome of a duty: its findings, or its error. */

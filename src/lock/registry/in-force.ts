@@ -5,6 +5,7 @@ import { canBeId } from '../documents/storable.js'
 import { idKey, idText, isValid, typeName } from '../documents/values.js'
 import { KNOWN_FOR_MS } from '../lease/server-clock.js'
 import { LIFECYCLES_COLLECTION } from '../terms/terms.js'
+import { type CensusReader, WATCHED_FIELDS, watchedBy } from './census-looks.js'
 
 /* What is in force for a lifecycle, as its entry in `phaselock.lifecycles` says: its lockTimeout, its pauses, and the steps that are to stop. */
 
@@ -36,6 +37,7 @@ export const IN_FORCE_FIELDS = {
   pauses: 1,
   cancels: 1,
   definition: 1,
+  ...WATCHED_FIELDS,
 } as const
 
 /** These fields as they are stored: a person may have put anything there. */
@@ -63,6 +65,8 @@ export interface LockTimeoutInForce {
   readonly cancels: readonly CancelRequest[]
   /** The digest of the definition that counts as the newest; absent: none is stored. */
   readonly definition?: string
+  /** What looks at its census; absent: nothing does. */
+  readonly watched?: CensusReader
 }
 
 /** A usable lockTimeout in ms; undefined for anything else. */
@@ -118,7 +122,8 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
   const asked = { pauses: storedPauses(record.pauses), cancels: storedCancels(record.cancels) }
   const definition = typeof record.definition === 'string' ? { definition: record.definition } : {}
   const until = new Date(now.getTime() + KNOWN_FOR_MS)
-  const known = { knownUntil: until, ...asked, ...definition, ...(broken && { broken }) }
+  const watched = watchedBy(record, now)
+  const known = { knownUntil: until, ...asked, ...definition, ...(broken && { broken }), ...(watched && { watched }) }
   if (!change || now >= handoverUntil(lockTimeout, change))
     return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
   return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }

@@ -1,4 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
+import { isServerError } from '../../database/index.js'
 import { arrayAt, isDate, literal } from '../terms/terms.js'
 
 /** The interval at which a replica that ticks on its own says so in `replicas` of `phaselock.lifecycles`. */
@@ -85,6 +86,8 @@ export interface RunLifecycle {
   readonly free: number
   /** The number of documents that it holds, in its places or waiting for one. */
   readonly held: number
+  /** The same by phase, where it holds any; absent: an older version doesn't say. */
+  readonly heldIn?: readonly { readonly phase: string; readonly n: number }[]
   /** For a replica that works only on some: the names of those that it can work on, such as the tasks of schedules. */
   readonly knows?: readonly string[]
 }
@@ -147,6 +150,23 @@ export async function forgetDead(replicas: Replicas): Promise<void> {
   await replicas.deleteMany({ _id: { $in: ids }, $expr: isDead }, { maxTimeMS: MOST_MS })
 }
 
+/** True for a replica whose beats come. */
+const isLive = { $cond: [isDate('$seenAt'), { $lte: [ageMs, liveForMs] }, false] }
+
+/**
+ * What the live replicas report of their lifecycles. Empty where this process may not read it. A person may have put anything there: what isn't a
+ * report is left out.
+ */
+export async function liveReports(db: Db): Promise<readonly RunLifecycle[]> {
+  const live = await db
+    .collection(REPLICAS_COLLECTION)
+    .aggregate([{ $match: { $expr: isLive } }, { $project: { lifecycles: 1 } }], { maxTimeMS: MOST_MS })
+    .toArray()
+    .catch((error: unknown) => (isServerError(error) ? [] : Promise.reject(error)))
+  const reports = live.flatMap(({ lifecycles }) => (Array.isArray(lifecycles) ? lifecycles : []))
+  return reports.filter((one): one is RunLifecycle => typeof one?.name === 'string' && Array.isArray(one.phases))
+}
+
 /**
  * Returns those of these names that no live replica of a lifecycle knows, by the replicas' own reports. Returns none if they can't be determined:
  * a replica of an older version doesn't report them, or this process may not read the reports.
@@ -156,7 +176,6 @@ export async function namesNobodyKnows(
   lifecycle: string,
   names: readonly string[],
 ): Promise<readonly string[]> {
-  const isLive = { $cond: [isDate('$seenAt'), { $lte: [ageMs, liveForMs] }, false] }
   const live = await db
     .collection(REPLICAS_COLLECTION)
     .aggregate([{ $match: { 'lifecycles.name': lifecycle, $expr: isLive } }, { $project: { lifecycles: 1 } }], {

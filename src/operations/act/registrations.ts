@@ -1,9 +1,16 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
-import { LIFECYCLES_COLLECTION, PRESENT_REPLICAS, readOwnFields, removeDuties, removedPhase } from '../../lock/index.js'
+import {
+  CENSUS_COLLECTION,
+  COUNT_LIMIT,
+  LIFECYCLES_COLLECTION,
+  PRESENT_REPLICAS,
+  readOwnFields,
+  removeDuties,
+  removedPhase,
+} from '../../lock/index.js'
 import { COLLECTION_NAME } from '../../options/index.js'
-import { modelRegistered, SWEEP, UNHANDLED } from '../../phases/index.js'
-import { COUNT_LIMIT } from '../inspect/count.js'
+import { CENSUS, modelRegistered, SWEEP, UNHANDLED } from '../../phases/index.js'
 import { listReplicas } from '../inspect/replicas.js'
 import { recorded } from '../system/audit.js'
 import { NotFound, Refused } from '../system/errors.js'
@@ -93,9 +100,9 @@ async function forget({ db }: System, name: string): Promise<Registration> {
   const { deletedCount } = await lifecyclesOf(db).deleteOne({ _id: name, handledAt, ...nobody })
   if (deletedCount === 0) throw refused('a replica has looked after it meanwhile', 'see: phaselock lifecycles')
   // If the user may not write there, replicas forget it on their own within the hour.
-  await removeDuties(db, [`${SWEEP}${name}`, UNHANDLED]).catch((error: unknown) =>
-    isServerError(error, UNAUTHORIZED) ? undefined : Promise.reject(error),
-  )
+  const mayNot = (error: unknown) => (isServerError(error, UNAUTHORIZED) ? undefined : Promise.reject(error))
+  await removeDuties(db, [`${SWEEP}${name}`, `${CENSUS}${name}`, UNHANDLED]).catch(mayNot)
+  await protocolCollection<Entry>(db, CENSUS_COLLECTION).deleteOne({ _id: name }).catch(mayNot)
   return found
 }
 

@@ -1,7 +1,9 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import {
+  COUNT_LIMIT,
   futureLeases,
   idKey,
+  inPhase,
   isRemovedPhase,
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
@@ -16,7 +18,7 @@ import {
 } from '../../lock/index.js'
 import { type LifecycleModel, workingPhases } from '../../phases/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
-import { COUNT_LIMIT, inPhase, unknownPhases } from '../inspect/count.js'
+import { unknownPhases } from '../inspect/count.js'
 import { idText, idTyped } from '../system/document-id.js'
 import { hasIndexForClaims } from './check-indexes.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'

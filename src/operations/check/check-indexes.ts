@@ -7,6 +7,7 @@ import {
   hasIndex,
   Looks,
   moreIndexes,
+  multikeyFields,
   NEVER_SHARDED,
   ServerClock,
   STAND_IN_INDEX,
@@ -14,7 +15,7 @@ import {
 } from '../../lock/index.js'
 import { lookRequestOf } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
-import { multikeyFields, rebuildClaimIndex } from '../inspect/rebuild-index.js'
+import { rebuildClaimIndex } from '../inspect/rebuild-index.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
 const MISSING = 'it is missing'

@@ -1,279 +1,154 @@
-import type { Collection, Db, Document, Filter } from 'mongodb'
+import type { Collection } from 'mongodb'
+import { packageVersion } from '../../config/index.js'
+import { isServerError } from '../../database/index.js'
+import { isInForce, type LockTimeoutInForce, Paused, phasesIn, readLockTimeouts, termsOf } from '../../lock/index.js'
 import {
-  type DueRange,
-  dueBoundAt,
-  dueRanges,
-  dueSince,
-  dueSinceFields,
-  dueWithin,
-  isAsking,
-  isDue,
-  isInForce,
-  isRemovedPhase,
-  LIFECYCLES_COLLECTION,
-  leaseStateExpression,
-  leaseStateOf,
-  notAfter,
-  onClaimIndex,
-  PARKED,
-  Paused,
-  phasesIn,
-  readLockTimeouts,
-  readOwnFields,
-  removedPhase,
-  type Terms,
-  termsOf,
-} from '../../lock/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
-import { inForceIn, type System } from '../system/system.js'
-import { multikeyFields } from './rebuild-index.js'
+  type Census,
+  type LifecycleModel,
+  lookAtCensus,
+  type PhaseCensus,
+  readCensus,
+  takeCensus,
+  unknownAmong,
+  workingPhases,
+} from '../../phases/index.js'
+import { systemClock } from '../../time/index.js'
+import type { System } from '../system/system.js'
 
-/** The limit of every count: counting must stay cheap however long a queue is. */
-export const COUNT_LIMIT = 10_000
+export { COUNT_LIMIT } from '../../lock/index.js'
 
-/** The documents of one phase, counted by condition. Each number is at most {@link COUNT_LIMIT}. */
-export interface PhaseCount {
+const UNAUTHORIZED = 13
+
+/** The documents of one phase, as the last census of its lifecycle counted them. */
+export interface PhaseCount extends PhaseCensus {
   readonly lifecycle: string
-  /**
-   * The phase; it may be one that the lifecycle doesn't know. `(an array)`: documents whose `phase` is one, each counted once. `(missing)`:
-   * without one, or null. `(not a string)`: of another type. `(removed)`: documents that are removed, and deleted once their callbacks are
-   * delivered.
-   */
-  readonly phase: string
-  readonly kind: 'working' | 'resting' | 'final' | 'removed' | 'unknown'
-  /** True if it is paused, alone or with all of its lifecycle. */
-  readonly paused: boolean
-  readonly documents: number
-  /** True if there are more documents than that. */
-  readonly more: boolean
-  readonly due: number
-  readonly held: number
-  readonly sleeping: number
-  /** The number of sleeping ones that wait for an answer. */
-  readonly asking: number
-  readonly parked: number
+  /** When that was, by the server's clock. */
+  readonly at: Date
 }
 
-/** The documents of one phase that wait for a replica, or for a person. */
-export interface Waiting {
-  readonly lifecycle: string
-  readonly phase: string
-  /** The due documents of a working phase, at most {@link COUNT_LIMIT}; 0 while it is paused. Undefined for other phases. */
-  readonly due: number | undefined
-  /**
-   * The time since the oldest due document of a working phase became due, in seconds; 0 if there is no due document, or the phase is
-   * paused.
-   */
-  readonly oldestDueSeconds: number | undefined
-  /**
-   * The number of due documents that don't record when they became due, and count in no age; at most 1,000. Replicas date them within
-   * seconds, unless they refuse the write.
-   */
-  readonly undated: number | undefined
-  /** The number of parked documents, at most {@link COUNT_LIMIT}. */
-  readonly parked: number
+/** The censuses of a system's lifecycles. */
+export interface CensusRead {
+  /** By lifecycle, in their order; one of which no census was ever taken is absent. */
+  readonly census: ReadonlyMap<string, Census>
+  /** The server's time. */
+  readonly now: Date
+  /** The lifecycles without a census, and the reason. */
+  readonly without: ReadonlyMap<string, string>
 }
 
-const REMOVED = '(removed)'
-const ARRAY = '(an array)'
-const IS_ARRAY: Filter<Document> = { phase: { $type: 'array' } }
-const NOT_ARRAY = { $not: { $type: 'array' } } as const
-const NONE = '(missing)'
-const IS_NONE: Filter<Document> = { phase: { $eq: null, ...NOT_ARRAY } }
-const OTHER = '(not a string)'
-const IS_OTHER: Filter<Document> = { phase: { $ne: null, $not: { $type: ['string', 'array'] } } }
-/**
- * A filter for the documents of a phase. A query for a value also matches arrays that hold it, but such a document is in none of these
- * phases.
- */
-export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, ...NOT_ARRAY } })
+/** An older census is shown with its time. */
+const OLD_MS = 30_000
+
+/** The age of a census in milliseconds, if it is old enough to be said. */
+export function ageToSay({ at }: Pick<Census, 'at'>, now: Date): number | undefined {
+  const ageMs = now.getTime() - at.getTime()
+  return ageMs > OLD_MS ? ageMs : undefined
+}
+
+export interface CensusRequest {
+  /** True to take a census in this process now, which reads what a replica's census does. It isn't stored. Default false. */
+  readonly fresh?: boolean | undefined
+}
 
 /**
- * Counts the documents of each phase by condition, in the order of the lifecycles and their phases.
- * @example await countPhases(system) // [{ lifecycle: 'order', phase: 'Creating', documents: 4, due: 1, held: 1, ... }, ...]
+ * Reads the last census of each lifecycle, and no document. The next ones come more often for a while, because somebody looks.
+ * @example (await censusFor(system)).census.get('order')?.errors // [{ text: 'connect ECONNREFUSED', documents: { n: 300 }, ... }]
+ * @throws the database's own errors
  */
-export async function countPhases({ db, models }: System): Promise<PhaseCount[]> {
-  const inForce = await inForceIn(db, models)
-  const counts = await Promise.all(
-    models.map(async (model) => {
-      const collection = db.collection(model.collection)
-      const found = await phasesIn(collection)
-      const phases = [...model.phases.keys(), ...(await strayPhases(db, model, found))]
-      const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
-      if (found.includes(removedPhase(model.name))) places.push([REMOVED, inPhase(removedPhase(model.name))])
-      places.push([NONE, IS_NONE])
-      // This reads the whole index.
-      if (found.some((phase) => phase !== null && typeof phase !== 'string')) places.push([OTHER, IS_OTHER])
-      if (await mayHoldArrays(collection)) places.push([ARRAY, IS_ARRAY])
-      const { terms, pauses } = inForce(model)
-      const paused = new Paused(pauses)
-      const all = places.map(async ([phase, where]) => ({
-        ...(await countPhase(collection, model, terms, phase, where)),
-        paused: model.phases.has(phase) && paused.has(phase),
-      }))
-      return (await Promise.all(all)).filter(({ kind, documents }) => kind !== 'unknown' || documents > 0)
-    }),
+export async function censusFor(
+  system: Pick<System, 'db' | 'models'>,
+  { fresh = false }: CensusRequest = {},
+): Promise<CensusRead> {
+  if (fresh) return takenNow(system)
+  const { db, models } = system
+  const names = models.map(({ name }) => name)
+  let refused: string | undefined
+  const read = await readCensus(db, names).catch((error: unknown) => {
+    if (!isServerError(error, UNAUTHORIZED)) throw error
+    refused = `this user may not read it: ${error.message}`
+    return { census: new Map<string, Census>(), now: undefined }
+  })
+  // A role that only reads can't say that it looks, and gets older ones.
+  await lookAtCensus(db).catch((error: unknown) => (isServerError(error) ? undefined : Promise.reject(error)))
+  const missing = names.filter((name) => !read.census.has(name))
+  const why = refused ?? 'no replica has taken one yet: none runs it, it has just started, or it is of an older version'
+  const found = names.flatMap((name) => [[name, read.census.get(name)] as const].filter(([, one]) => one))
+  return {
+    census: new Map(found as (readonly [string, Census])[]),
+    now: read.now ?? (await serverNow(system)),
+    without: new Map(missing.map((name) => [name, why])),
+  }
+}
+
+const serverNow = async ({ db }: Pick<System, 'db'>): Promise<Date> =>
+  (await db.admin().command({ hello: 1 }))['localTime'] ?? systemClock.now()
+
+/** Takes a census of each lifecycle in this process; one that fails leaves out only itself. */
+async function takenNow({ db, models }: Pick<System, 'db' | 'models'>): Promise<CensusRead> {
+  const inForce = await readLockTimeouts(
+    db,
+    models.map(({ name }) => name),
   )
-  return counts.flat()
+  const before = await readCensus(db).catch(() => undefined)
+  const now = [...inForce.values()][0]?.now ?? before?.now ?? (await serverNow({ db }))
+  const version = await packageVersion().catch(() => '?')
+  const [census, without] = [new Map<string, Census>(), new Map<string, string>()]
+  for (const model of models) {
+    const last = before?.census.get(model.name)
+    try {
+      const taken = await takeCensus({
+        db,
+        model,
+        clock: systemClock,
+        ...judgedBy(model, inForce, now),
+        ...since(last),
+      })
+      census.set(model.name, { ...taken, everyMs: last?.everyMs ?? 0, by: 'phaselock --fresh', version })
+    } catch (error) {
+      if (!isServerError(error) && !(error instanceof Error && error.name === 'CensusTooSlow')) throw error
+      without.set(model.name, `it could not be taken: ${error.message}`)
+    }
+  }
+  return { census, now, without }
 }
+
+function judgedBy(
+  model: LifecycleModel,
+  inForce: ReadonlyMap<string, LockTimeoutInForce & { readonly now: Date }>,
+  now: Date,
+) {
+  const { lockTimeoutMs, progress, legacyWriters } = model.settings
+  const known = inForce.get(model.name)
+  const pauses = known?.pauses.filter((pause) => isInForce(pause, now)) ?? []
+  const working = workingPhases(model)
+  const terms = termsOf(known?.dueMs ?? lockTimeoutMs, { progress, legacyWriters, working })
+  return { terms, paused: new Paused(pauses), now }
+}
+
+/** What only a replica knows, as the last census has it. */
+const since = (last: Census | undefined) =>
+  ({
+    why: (phase: string) => {
+      const known = last?.overdue.find((one) => one.phase === phase)?.why
+      return known === 'limit' ? 'limit' : 'busy'
+    },
+    firstSeen: (cause: string) =>
+      [...(last?.errors ?? []), ...(last?.parks ?? [])].find((one) => one.cause === cause)?.firstSeen,
+  }) as const
+
+/**
+ * The documents of each phase by condition, as the last census counted them, in the order of the lifecycles and their phases.
+ * @example await countPhases(system) // [{ lifecycle: 'order', phase: 'Creating', documents: { n: 4 }, due: { n: 1 }, held: 1, ... }, ...]
+ */
+export async function countPhases(system: System, request: CensusRequest = {}): Promise<PhaseCount[]> {
+  return phaseCounts(await censusFor(system, request))
+}
+
+/** The same, of censuses that were read. */
+export const phaseCounts = ({ census }: CensusRead): PhaseCount[] =>
+  [...census.values()].flatMap(({ _id: lifecycle, at, phases }) => phases.map((one) => ({ lifecycle, at, ...one })))
 
 /** The phases of documents that aren't among the known ones, including those found only in an array. */
 export async function unknownPhases(collection: Collection, known: { has(phase: string): boolean }): Promise<string[]> {
   return unknownAmong(await phasesIn(collection), known)
 }
-
-const unknownAmong = (phases: readonly unknown[], known: { has(phase: string): boolean }): string[] =>
-  phases.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
-
-/**
- * True if any `phase` may be an array, judged by the claim index. If none can be, no search for arrays is made, because it reads the whole
- * index.
- */
-const mayHoldArrays = (collection: Collection): Promise<boolean> =>
-  multikeyFields(collection).then(
-    (fields) => fields.includes('phase'),
-    () => true,
-  )
-
-async function countPhase(
-  collection: Collection,
-  model: LifecycleModel,
-  terms: Terms,
-  phase: string,
-  where: Filter<Document>,
-): Promise<Omit<PhaseCount, 'paused'>> {
-  const rows = await collection
-    .aggregate<{ _id: string; n: number; asking: number }>([
-      { $match: where },
-      { $limit: COUNT_LIMIT + 1 },
-      {
-        $group: {
-          _id: leaseStateExpression(terms),
-          n: { $sum: 1 },
-          asking: { $sum: { $cond: [isAsking(terms), 1, 0] } },
-        },
-      },
-    ])
-    .toArray()
-  const of = (state: string) => Math.min(rows.find(({ _id }) => _id === state)?.n ?? 0, COUNT_LIMIT)
-  const documents = rows.reduce((sum, { n }) => sum + n, 0)
-  return {
-    lifecycle: model.name,
-    phase,
-    kind: model.phases.get(phase)?.kind ?? (phase === REMOVED ? 'removed' : 'unknown'),
-    documents: Math.min(documents, COUNT_LIMIT),
-    more: documents > COUNT_LIMIT,
-    due: of('due'),
-    held: of('held'),
-    sleeping: of('asleep'),
-    asking: rows.find(({ _id }) => _id === 'asleep')?.asking ?? 0,
-    parked: of('parked'),
-  }
-}
-
-/** A time limit, so that a slow database doesn't hold up a caller that asks every few seconds. */
-const MAX_TIME_MS = 5_000
-
-/**
- * Counts due and parked documents, for metrics. Every query walks a bounded range of the claim index: at most one key for each document
- * counted. So it reads 1 key if nothing is due, even beside 100,000 sleeping documents. A lifecycle that no replica has registered is left
- * out: there is no index to count on.
- * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, undated: 0, parked: 0 }, ...]
- * @throws the database's own errors, including MissingIndex
- */
-export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>): Promise<Waiting[]> {
-  const names = models.map(({ name }) => name)
-  const inForce = await readLockTimeouts(db, names, { maxTimeMS: MAX_TIME_MS })
-  const counts = models.flatMap((model) => {
-    const found = inForce.get(model.name)
-    if (!found) return []
-    const terms = termsOf(found.dueMs, { progress: model.settings.progress })
-    const paused = new Paused(found.pauses.filter((pause) => isInForce(pause, found.now)))
-    const phases = [...model.phases.values()].filter(({ kind }) => kind !== 'final')
-    const elsewhere = parkedElsewhere(db, model)
-    const own = phases.map(async ({ name: phase, kind }): Promise<Waiting> => {
-      const collection = db.collection(model.collection)
-      const isCounted = kind === 'working' && !paused.has(phase)
-      const none = kind === 'working' ? 0 : undefined
-      const [parked, due] = await Promise.all([
-        countUpTo(collection, { ...inPhase(phase), ...PARKED }),
-        isCounted ? countUpTo(collection, dueFilter(phase, terms, found.now)) : none,
-      ])
-      const age = due ? await ageOfDue(collection, phase, terms, found.now) : { oldestSeconds: none, undated: none }
-      return { lifecycle: model.name, phase, due, oldestDueSeconds: age.oldestSeconds, undated: age.undated, parked }
-    })
-    return [...own.map(async (one) => [await one]), elsewhere]
-  })
-  return (await Promise.all(counts)).flat()
-}
-
-/**
- * Counts the parked documents in final phases, and in those that this version lacks: no other document in these phases waits for a replica
- * or a person.
- */
-async function parkedElsewhere(db: Db, model: LifecycleModel): Promise<Waiting[]> {
-  const collection = db.collection(model.collection)
-  const found = await phasesIn(collection)
-  const final = [...model.phases.values()].filter(({ name, kind }) => kind === 'final' && found.includes(name))
-  const phases = [...final.map(({ name }) => name), ...(await strayPhases(db, model, found))]
-  const counts = phases.map(async (phase) => {
-    const parked = await countUpTo(collection, { ...inPhase(phase), ...PARKED })
-    return { lifecycle: model.name, phase, due: undefined, oldestDueSeconds: undefined, undated: undefined, parked }
-  })
-  return (await Promise.all(counts)).filter(({ parked }) => parked > 0)
-}
-
-/** The phases in a lifecycle's collection that belong neither to it, nor to another lifecycle there, nor to removed documents. */
-export async function strayPhases(db: Db, model: LifecycleModel, found?: readonly unknown[]): Promise<string[]> {
-  const unknown = unknownAmong(found ?? (await phasesIn(db.collection(model.collection))), model.phases)
-  const stray = unknown.filter((phase) => !isRemovedPhase(phase))
-  if (stray.length === 0) return []
-  const others = { collection: model.collection, _id: { $ne: model.name as never } }
-  const known = await db.collection(LIFECYCLES_COLLECTION).distinct('phases', others)
-  return stray.filter((phase) => !known.includes(phase))
-}
-
-/** A filter for due documents. @internal */
-export function dueFilter(phase: string, terms: Terms, now: Date): Filter<Document> {
-  return { ...inPhase(phase), ...notAfter(dueBoundAt(now, terms.lockTimeoutMs)), $expr: isDue(terms) }
-}
-
-function countUpTo(collection: Collection, filter: Filter<Document>): Promise<number> {
-  return onClaimIndex(collection, (hint) =>
-    collection.countDocuments(filter, { hint, limit: COUNT_LIMIT, maxTimeMS: MAX_TIME_MS }),
-  )
-}
-
-/** The maximum number of documents without `updatedAt` that are read: the index doesn't order them by age. */
-const MOST_FRESH = 1_000
-
-/**
- * Reads the first document of each range that the index orders by age: free ones by `updatedAt`, the others by the end of their sleep or
- * lease. The fresh ones, without `updatedAt`, have no such order: of these it takes the oldest of the first thousand.
- */
-async function ageOfDue(
-  collection: Collection,
-  phase: string,
-  terms: Terms,
-  now: Date,
-): Promise<{ oldestSeconds: number; undated: number }> {
-  const { fresh, released, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
-  const options = { projection: dueSinceFields(terms), maxTimeMS: MAX_TIME_MS, others: inPhase(phase) }
-  const found = await onClaimIndex(collection, (index) => {
-    const first = (range: DueRange, limit: number) =>
-      readOwnFields((how) => dueWithin(collection, terms, phase, range, index, { ...options, ...how, limit }).toArray())
-    return Promise.all([first(fresh, MOST_FRESH), first(released, 1), first(woken, 1)])
-  })
-  const since = found
-    .flat()
-    .map((document) => ({ isDue: isDueNow(document, terms, now), at: dueSince(document, terms, now) }))
-  const ages = since.flatMap(({ at }) => (at ? [now.getTime() - at.getTime()] : []))
-  return {
-    oldestSeconds: Math.max(0, ...ages) / 1_000,
-    undated: since.filter(({ isDue, at }) => isDue && !at).length,
-  }
-}
-
-/** True if it was due at `now`; some have become due since, or are no longer due. */
-const isDueNow = (document: Document, terms: Terms, now: Date): boolean =>
-  leaseStateOf(document, terms, now).kind === 'due'

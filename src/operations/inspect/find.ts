@@ -13,13 +13,12 @@ import {
   whyNotClaimable,
 } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
-import { declaredLimits, keyNeedOf, type LifecycleModel } from '../../phases/index.js'
+import { declaredLimits, keyNeedOf, type LifecycleModel, strayPhases } from '../../phases/index.js'
 import { idSpelt, idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
-import { strayPhases } from './count.js'
 import { explain, whyOf, whyPaused } from './explain.js'
 import { holderNamedBy, type ReplicaState } from './replicas.js'
 

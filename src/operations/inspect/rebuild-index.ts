@@ -1,23 +1,9 @@
 import type { Collection, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
-import { CLAIM_INDEX, STAND_IN_INDEX, stagesOf } from '../../lock/index.js'
+import { CLAIM_INDEX, STAND_IN_INDEX } from '../../lock/index.js'
 import { LockExecutor, mongoLockProvider } from '../../locks/index.js'
 
 const INDEX_NOT_FOUND = 27
-
-/**
- * The fields that make the claim index multikey: an array was once stored there, and the index stays multikey after it is gone. Only
- * `lockedAt` is costly: without bounds of their own, queries would read every document of a phase.
- */
-export async function multikeyFields(collection: Collection): Promise<string[]> {
-  const explained = await collection.find({ phase: '' }).hint(CLAIM_INDEX).explain('queryPlanner')
-  return stagesOf(explained).flatMap((stage) => {
-    if (stage['isMultiKey'] !== true) return []
-    const paths: Document = stage['multiKeyPaths'] ?? {}
-    const named = Object.keys(paths).filter((field) => paths[field]?.length > 0)
-    return named.length > 0 ? named : ['lockedAt']
-  })
-}
 
 /** The time of the lock, renewed during a build, however long that takes; this long after an interruption a rebuild can be finished. */
 const LOCKED_FOR = '1m'

@@ -1,40 +1,43 @@
 import { isServerError } from '../../database/index.js'
 import { type Duty, readDuties } from '../../lock/index.js'
 import { numbered, typed } from '../../options/index.js'
-import { SWEEP, type SweptLifecycle, UNHANDLED } from '../../phases/index.js'
+import { CENSUS, type Census, type Count, SWEEP, sumOf, UNHANDLED } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import { listOperations } from '../bulk/operations.js'
-import { countPhases, countWaiting } from '../inspect/count.js'
+import { type CensusRequest, censusFor } from '../inspect/count.js'
 import { listReplicas, type ReplicaState } from '../inspect/replicas.js'
 import { type ListedPause, pausedText } from '../pauses/change.js'
 import { listPauses } from '../pauses/pause.js'
 import type { System } from '../system/system.js'
+import { censusProblems } from './census-problems.js'
 
 const UNAUTHORIZED = 13
 /** The number of its intervals after which a duty that no replica has begun is late. */
 const LATE_AFTER = 3
 
-/** The documents of one lifecycle, counted by condition. Counts are at most 10,000 for each phase. */
+/** The documents of one lifecycle, as its last census counted them. */
 export interface LifecycleStatus {
   readonly lifecycle: string
   /** The number of live replicas that run it. */
   readonly replicas: number
-  readonly documents: number
-  readonly due: number
-  /** The time since the oldest due one became due, in seconds. */
+  /** The census; null: none was taken. Then no count of it is known, and all of them are 0. */
+  readonly census: Census | null
+  /** Why there is no census; null: there is one. */
+  readonly whyNone: string | null
+  readonly documents: Count
+  readonly due: Count
+  /** The time for which the oldest due one had been due at the census, in seconds. */
   readonly oldestDueSeconds: number
   /** The number of due ones that don't record when they became due, and count in no age; at most 1,000 for each phase. */
   readonly undated: number
   readonly held: number
-  readonly sleeping: number
-  /** The number of sleeping ones that wait for an answer. */
-  readonly asking: number
-  readonly parked: number
-  /** The findings of the last sweep; undefined before the first one. */
-  readonly swept: SweptLifecycle | undefined
-  /** When that sweep was. */
-  readonly sweptAt: Date | undefined
+  readonly sleeping: Count
+  /** The sleeping ones that wait for an answer. */
+  readonly asking: Count
+  readonly parked: Count
+  /** Those whose last step failed, and that will be tried again. */
+  readonly failing: Count
 }
 
 /** The numbers of operations on many documents that haven't ended, by condition. */
@@ -64,37 +67,21 @@ export interface SystemStatus {
  * The status of a system: its replicas, the work to be done, the documents that wait and their reasons, and the work that no replica does.
  * @example (await systemStatus(system)).problems // ['order: 12 documents have been due in Packing for over a minute: they wait for a slot ...']
  */
-export async function systemStatus(system: System): Promise<SystemStatus> {
-  const [{ replicas, now }, counts, waiting, { pauses }, duties, operations] = await Promise.all([
+export async function systemStatus(system: System, request: CensusRequest = {}): Promise<SystemStatus> {
+  // An operation is worked on by the process that runs its command, so that mostly no replica runs this lifecycle.
+  const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
+  const [{ replicas }, { census, without, now }, { pauses }, duties, operations] = await Promise.all([
     listReplicas(system),
-    countPhases(system),
-    countWaiting(system),
+    censusFor({ ...system, models }, request),
     listPauses(system),
     dutiesOf(system),
     operationsOpen(system),
   ])
   const live = replicas.filter((one) => one.live)
-  const sweeps = sweptBy(duties)
   const runs = (one: ReplicaState, lifecycle: string) => one.lifecycles.some(({ name }) => name === lifecycle)
-  // An operation is worked on by the process that runs its command, so that mostly no replica runs this lifecycle.
-  const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
-  const lifecycles = models.map(({ name: lifecycle }): LifecycleStatus => {
-    const own = counts.filter((one) => one.lifecycle === lifecycle)
-    const sum = (of: 'documents' | 'due' | 'held' | 'sleeping' | 'asking' | 'parked') =>
-      own.reduce((all, one) => all + one[of], 0)
-    const working = own.filter(({ kind }) => kind === 'working')
-    const due = waiting.filter((one) => one.lifecycle === lifecycle)
-    return {
-      ...{ lifecycle, documents: sum('documents'), held: sum('held'), sleeping: sum('sleeping') },
-      replicas: live.filter((one) => runs(one, lifecycle)).length,
-      due: working.reduce((all, one) => all + one.due, 0),
-      oldestDueSeconds: Math.max(0, ...due.map((one) => one.oldestDueSeconds ?? 0)),
-      undated: due.reduce((all, one) => all + (one.undated ?? 0), 0),
-      ...{ asking: sum('asking'), parked: sum('parked') },
-      swept: sweeps.get(lifecycle)?.found,
-      sweptAt: sweeps.get(lifecycle)?.at,
-    }
-  })
+  const lifecycles = models.map(({ name }) =>
+    statusOf(name, live.filter((one) => runs(one, name)).length, census.get(name), without.get(name)),
+  )
   const versions: Record<string, number> = {}
   for (const { version = '?' } of live) versions[version] = (versions[version] ?? 0) + 1
   const dead = replicas.filter((one) => !one.live && (one.leased?.length ?? 0) > 0)
@@ -115,11 +102,30 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
     // If no replica is there to do a duty, that is reported already.
     ...duties
       .filter(({ name }) =>
-        name.startsWith(SWEEP) ? live.some((one) => runs(one, name.slice(SWEEP.length))) : live.length > 0,
+        name.startsWith(CENSUS) ? live.some((one) => runs(one, name.slice(CENSUS.length))) : live.length > 0,
       )
       .flatMap((duty) => problemOf(duty, now)),
   ]
   return { now, versions, lifecycles, pauses, duties, operations, problems }
+}
+
+function statusOf(lifecycle: string, replicas: number, census?: Census, whyNone?: string): LifecycleStatus {
+  const phases = census?.phases ?? []
+  const working = phases.filter(({ kind }) => kind === 'working')
+  const ageMs = ({ oldestDueAt }: Census['phases'][number]) =>
+    oldestDueAt && census ? census.at.getTime() - oldestDueAt.getTime() : 0
+  return {
+    ...{ lifecycle, replicas, census: census ?? null, whyNone: census ? null : (whyNone ?? null) },
+    documents: sumOf(phases.map((one) => one.documents)),
+    due: sumOf(working.map((one) => one.due)),
+    oldestDueSeconds: Math.max(0, ...working.map(ageMs)) / 1_000,
+    undated: working.reduce((sum, one) => sum + one.undated, 0),
+    held: phases.reduce((sum, one) => sum + one.held, 0),
+    sleeping: sumOf(working.map((one) => one.sleeping)),
+    asking: sumOf(working.map((one) => one.asking)),
+    parked: sumOf(phases.map((one) => one.parked)),
+    failing: sumOf(working.map((one) => one.failing)),
+  }
 }
 
 const MOST_OPERATIONS = 100
@@ -142,25 +148,22 @@ function problemsOfOperations({ waiting, parked }: OperationsOpen): string[] {
   return [...told(parked, 'parked'), ...told(waiting, 'unfinished, and nobody works on them now')]
 }
 
-const WHY = {
-  paused: 'they are paused (phaselock pauses)',
-  limit: 'they wait for a slot (phaselock limits)',
-  busy: 'replicas are busy, or they refuse writes (phaselock list, show)',
-} as const
-
-function problemsOf({ lifecycle, replicas, parked, swept }: LifecycleStatus, anyLive: boolean): string[] {
-  const overdue = (swept?.overdue ?? []).map(
-    ({ phase, documents, why }) =>
-      `${lifecycle}: ${documents} ${documents === 1 ? 'document has' : 'documents have'} been due in ${phase} for over a minute: ${WHY[why]}`,
-  )
+function problemsOf({ lifecycle, replicas, census, whyNone }: LifecycleStatus, anyLive: boolean): string[] {
   return [
     ...(anyLive && replicas === 0 ? [`${lifecycle}: no live replica runs it`] : []),
-    ...overdue,
-    ...(parked > 0 ? [`${lifecycle}: ${parked} parked (phaselock list ${typed(lifecycle)} --parked)`] : []),
+    // Without any replica, that is the problem.
+    ...(whyNone !== null && replicas > 0
+      ? [`${lifecycle}: its documents aren't counted, ${whyNone} (phaselock status --fresh)`]
+      : []),
+    ...(census ? censusProblems(census) : []),
   ]
 }
 
-function problemOf({ name, everyMs, begunAt, error, tookMs }: Duty, now: Date): string[] {
+/** A census is rare while nobody looks, whatever its duty says of the last time. */
+const RARE_CENSUS_MS = 300_000
+
+function problemOf({ name, everyMs: lastMs, begunAt, error, tookMs }: Duty, now: Date): string[] {
+  const everyMs = name.startsWith(CENSUS) ? Math.max(lastMs, RARE_CENSUS_MS) : lastMs
   const ageMs = now.getTime() - begunAt.getTime()
   if (error !== null) return [`the duty '${name}' failed: ${error}`]
   if (ageMs > LATE_AFTER * everyMs)
@@ -168,43 +171,15 @@ function problemOf({ name, everyMs, begunAt, error, tookMs }: Duty, now: Date): 
   return tookMs === null && ageMs > everyMs ? [`the duty '${name}' has not ended since ${formatMs(ageMs)}`] : []
 }
 
-/** The duties; a role of an earlier version can't read them. */
+/** The duties, without those that only an older version does; a role of an earlier version can't read them. */
 const dutiesOf = ({ db }: System): Promise<readonly Duty[]> =>
   readDuties(db).then(
-    ({ duties }) => duties,
+    ({ duties }) => duties.filter(({ name }) => !name.startsWith(SWEEP)),
     (error: unknown) => (isServerError(error, UNAUTHORIZED) ? [] : Promise.reject(error)),
   )
-
-/** The findings of the last sweep of each lifecycle, without those that were changed by hand. */
-function sweptBy(
-  duties: readonly Duty[],
-): Map<string, { readonly found: SweptLifecycle; readonly at: Date | undefined }> {
-  const swept = new Map<string, { readonly found: SweptLifecycle; readonly at: Date | undefined }>()
-  for (const { name, found, foundAt } of duties) {
-    const { lifecycle, overdue, waiting } = (found ?? {}) as Partial<SweptLifecycle>
-    if (!name.startsWith(SWEEP) || lifecycle !== name.slice(SWEEP.length)) continue
-    if (Array.isArray(overdue) && Array.isArray(waiting))
-      swept.set(lifecycle, { found: found as SweptLifecycle, at: foundAt ?? undefined })
-  }
-  return swept
-}
 
 /** Lifecycles that no replica was looking after at the last check by a replica. */
 function unhandledBy(duties: readonly Duty[]): string[] {
   const { unhandled } = duties.find(({ name }) => name === UNHANDLED)?.found ?? {}
   return Array.isArray(unhandled) ? unhandled.map(String).filter((name) => name !== OPERATION_LIFECYCLE) : []
-}
-
-/** The findings of the last sweeps, and all duties. */
-export interface LastSweep {
-  readonly lifecycles: readonly SweptLifecycle[]
-  readonly duties: readonly Duty[]
-  /** The server's time; undefined if there are no duties. */
-  readonly now?: Date | undefined
-}
-
-/** Reads the findings of the last sweeps of a database. */
-export async function lastSweep(db: System['db']): Promise<LastSweep> {
-  const { duties, now } = await readDuties(db)
-  return { lifecycles: [...sweptBy(duties).values()].map(({ found }) => found), duties, now }
 }

@@ -1,6 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { CENSUS_COLLECTION, isDate, LIFECYCLES_COLLECTION, readOwnFields } from '../../lock/index.js'
+import { CENSUS_COLLECTION, readOwnFields } from '../../lock/index.js'
 
 /** A number of documents, with what is known of it. Without `more` and `about` it is exact. */
 export interface Count {
@@ -113,8 +113,9 @@ export interface Census {
   readonly callbacks: { readonly givenUp: Count; readonly ids: readonly unknown[] }
 }
 
-/** Older than this, a census is shown with its time. */
-export const CENSUS_OLD_MS = 30_000
+/** A census without what its taker adds. */
+export type CensusTaken = Omit<Census, 'everyMs' | 'by' | 'version'>
+
 /** A read of it never waits for longer. */
 const MOST_MS = 5_000
 /** The most that are read. */
@@ -157,34 +158,3 @@ const isCensus = (stored: Document): stored is Census =>
   [stored['questions'], stored['callbacks']].every(isObject)
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
-
-/** People, at a terminal or a console, or a program that collects metrics. */
-export type CensusReader = 'people' | 'metrics'
-
-/** The field of a lifecycle's entry in `phaselock.lifecycles` with the time of the last look of each. */
-export const LOOKED_AT = { people: 'lookedAt', metrics: 'scrapedAt' } as const satisfies Record<CensusReader, string>
-/** A look this long ago needs no new stamp. */
-export const LOOK_EVERY_MS = 5_000
-
-/**
- * Reports that somebody looks at the census, so that it is taken more often for a while. All readers together write a stamp once in five
- * seconds at most.
- * @param reader what looks. Default: `people`
- * @throws the database's own errors; a role that only reads can't do this, and sees an older census
- */
-export async function lookAtCensus(db: Db, reader: CensusReader = 'people'): Promise<void> {
-  const field = LOOKED_AT[reader]
-  const stamp = `$${field}`
-  const isRecent = {
-    $and: [
-      isDate(stamp),
-      { $gt: [stamp, { $subtract: ['$$NOW', LOOK_EVERY_MS] }] },
-      { $lte: [stamp, { $add: ['$$NOW', LOOK_EVERY_MS] }] },
-    ],
-  }
-  await protocolCollection(db, LIFECYCLES_COLLECTION).updateMany(
-    { $expr: { $not: [isRecent] } },
-    [{ $set: { [field]: '$$NOW' } }],
-    { maxTimeMS: MOST_MS },
-  )
-}

@@ -58,10 +58,11 @@ export function figuresOf(
   running: readonly RunningLifecycle[],
   limitLeases: LimitLeases,
 ): Pick<ReplicaReport, 'lifecycles' | 'limits'> {
-  const lifecycles = running.map(({ model, runner: { counts }, terms }): RunLifecycle => {
-    const { places, free, held } = counts
+  const lifecycles = running.map(({ model, runner, terms }): RunLifecycle => {
+    const { places, free, held } = runner.counts
     const { knows } = terms().only ?? {}
-    return { name: model.name, phases: workingPhases(model), places, free, held, ...(knows && { knows }) }
+    const heldIn = [...runner.heldIn].map(([phase, n]) => ({ phase, n }))
+    return { name: model.name, phases: workingPhases(model), places, free, held, heldIn, ...(knows && { knows }) }
   })
   const held = limitLeases.held()
   const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)

@@ -136,7 +136,8 @@ export class Replica {
       return { ...figuresOf(this.running, limitLeases), ...times }
     }
     this.beats = new Beats({ db, identity, clock, logger, everyMs, figures })
-    this.duties = new Duties({ ...env, db, sweepEveryMs: options.sweepEvery, running: lifecycles })
+    const watched = ({ model }: RunningLifecycle) => registry.watched(model)
+    this.duties = new Duties({ ...env, db, sweepEveryMs: options.sweepEvery, running: lifecycles, watched })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 

@@ -1,16 +1,24 @@
 import type { Db } from 'mongodb'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { LockObserver } from '../../locks/index.js'
-import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus, SlotsHeld } from '../../phases/index.js'
+import {
+  type LifecycleModel,
+  type Logger,
+  lookAtCensus,
+  type ReplicaObserver,
+  type ReplicaStatus,
+  readCensus,
+  type SlotsHeld,
+} from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
+import { censusGauges } from './census-metrics.js'
 import { observerMetrics } from './counters.js'
+import { dutyGauges } from './duty-metrics.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 import { type LockNames, lockMetrics } from './lock-metrics.js'
 import { type OwnMetrics, ownCounters, ownGauges } from './own-metrics.js'
 import { type AddReports, runMetrics, scheduleGauges } from './schedule-metrics.js'
-import { sweepGauges } from './sweep-metrics.js'
 
 /** A lifecycle; those of schedules and of packages bring metrics besides those of their steps. */
 export interface MeasuredLifecycle {
@@ -24,7 +32,7 @@ export interface MeasuredLifecycle {
 
 /** Options of `replicaMetrics`. */
 export interface ReplicaMetricsOptions {
-  /** The database of the documents, which are counted at each scrape. */
+  /** The database of the documents, whose censuses are read at each scrape. */
   readonly db: Db
   /** The lifecycles whose documents and steps are counted. */
   readonly lifecycles: readonly MeasuredLifecycle[]
@@ -79,9 +87,9 @@ export interface ReplicaMetrics {
 }
 
 /**
- * Metrics for Prometheus. Counters and durations come from the replica's observer; due and parked documents are counted in the
- * database at each scrape, on the claim index and up to a limit. If the database doesn't answer, a scrape still works:
- * `phaselock_database_up` is 0 then, and those counts are left out.
+ * Metrics for Prometheus. Counters and durations come from the replica's observer; the numbers of documents from the last census of
+ * each lifecycle, which one replica takes for all: a scrape reads no document, and lets the next census come sooner. If the database doesn't
+ * answer, a scrape still works: `phaselock_database_up` is 0 then, and those counts are left out.
  * @throws InvalidOptions
  */
 export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
@@ -108,7 +116,7 @@ export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
   }
 }
 
-/** Gauges of due and parked documents, and of schedules, counted at each scrape. */
+/** Gauges of documents by the last censuses, and of schedules. */
 export function documentMetrics(
   registry: Registry,
   options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
@@ -122,14 +130,17 @@ export function documentMetrics(
   add(options.lifecycles)
   const scrape = oncePerScrape(async () => {
     try {
-      return await withinScrape(countWaiting({ db: options.db, models }))
+      const read = await withinScrape(readCensus(options.db))
+      // A role that may not write that gets older censuses.
+      await withinScrape(lookAtCensus(options.db, 'metrics')).catch(() => undefined)
+      return read
     } catch (error) {
-      options.logger?.warn(`metrics: documents could not be counted: ${String(error)}`)
+      options.logger?.warn(`metrics: the census could not be read: ${String(error)}`)
       return undefined
     }
   })
-  documentGauges(registry, scrape)
-  sweepGauges(registry, options.db)
+  censusGauges(registry, scrape, models)
+  dutyGauges(registry, options.db)
   for (const own of ownOf(options.lifecycles)) ownGauges(registry, options.db, options.logger, own)
   return { add }
 }
@@ -148,40 +159,6 @@ function addingReports(begin: () => AddReports): (lifecycles: readonly MeasuredL
       add(reports)
     }
   }
-}
-
-function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | undefined>): void {
-  const instruments = new Instruments(registry)
-  const gauge = (name: string, help: string, value: (row: Waiting) => number | undefined) =>
-    instruments.gauge(name, help, ['lifecycle', 'phase'], async () =>
-      ((await scrape()) ?? []).flatMap((row): Row<'lifecycle' | 'phase'>[] => {
-        const [{ lifecycle, phase }, found] = [row, value(row)]
-        return found === undefined ? [] : [[{ lifecycle, phase }, found]]
-      }),
-    )
-  const limit = `counted up to ${COUNT_LIMIT}`
-  gauge(
-    'documents_due',
-    `Documents in working phases that are waiting for a replica (all replicas; ${limit})`,
-    (row) => row.due,
-  )
-  gauge(
-    'oldest_due_seconds',
-    'How long the oldest due document in a working phase has been due; 0 if none is',
-    (row) => row.oldestDueSeconds,
-  )
-  gauge(
-    'documents_undated',
-    'Due documents that do not say since when, and count in no age; replicas date them within seconds (all replicas; counted up to 1000)',
-    (row) => row.undated,
-  )
-  gauge('documents_parked', `Documents that are waiting for a person (all replicas; ${limit})`, (row) => row.parked)
-  instruments.gauge(
-    'database_up',
-    '1: the documents could be counted for this scrape; 0: the database did not answer',
-    [],
-    async () => [[{}, (await scrape()) ? 1 : 0]],
-  )
 }
 
 /** Counts paused documents together, because there may be many. */

@@ -93,6 +93,13 @@ export class LifecycleRunner {
     }
   }
 
+  /** The number of documents that it holds, by phase. */
+  get heldIn(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>()
+    for (const { phase } of this.held.all()) counts.set(phase.name, (counts.get(phase.name) ?? 0) + 1)
+    return counts
+  }
+
   /** True if it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
   takes(phase: string): boolean {
     return !this.semaphore.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())

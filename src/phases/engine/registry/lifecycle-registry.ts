@@ -3,6 +3,7 @@ import type { Collection, Db } from 'mongodb'
 import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
   type CancelRequest,
+  type CensusReader,
   declareLimit,
   isInForce,
   KNOWN_FOR_MS,
@@ -232,6 +233,11 @@ export class LifecycleRegistry {
 
   paused({ name }: LifecycleModel): Paused {
     return this.pausedBy.get(name) ?? Paused.nothing
+  }
+
+  /** What looks at its census, as of the last reading. */
+  watched({ name }: LifecycleModel): CensusReader | undefined {
+    return this.inForce.get(name)?.watched
   }
 
   cancels({ name }: LifecycleModel): readonly CancelRequest[] {

@@ -10,6 +10,7 @@ import {
 import { DOORBELL_COLLECTION } from '../../../doorbell/index.js'
 import {
   BadQueryPlan,
+  CENSUS_COLLECTION,
   checkPlans,
   collectionExists,
   DUTIES_COLLECTION,
@@ -120,11 +121,15 @@ async function requireRights({ logger, options }: Environment) {
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
     beatEvery === 0 ? [] : [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
-    [{ collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
+    [
+      { collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] },
+      { collection: CENSUS_COLLECTION, actions: ['find', 'insert', 'update'] },
+    ],
   )
   if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
-  if (idle) logger.warn(`phaselock status won't show what waits for what, as the duties lack rights: ${idle.message}`)
+  if (idle)
+    logger.warn(`phaselock status and the metrics won't show all documents: the census lacks rights: ${idle.message}`)
   if (unseen) logger.warn(`phaselock replicas won't show all of this replica, which works as ever: ${unseen.message}`)
 }
 

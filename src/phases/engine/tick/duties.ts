@@ -1,4 +1,4 @@
-import type { Db, Document } from 'mongodb'
+import type { Document } from 'mongodb'
 import { isServerError } from '../../../database/index.js'
 import {
   type DutyEnd,
@@ -7,18 +7,16 @@ import {
   forgetOldKeys,
   LIFECYCLES_COLLECTION,
   type ServerClock,
-  sweep,
+  type Shift,
   takeDuties,
 } from '../../../lock/index.js'
-import type { Clock } from '../../../time/index.js'
+import { formatMs } from '../../../time/index.js'
 import { recordedError } from '../../errors/recorded-error.js'
 import { forgetEvents } from '../../events/events.js'
-import { workingPhases } from '../../model/model.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
+import { CensusDuties, type CensusDutyOptions } from './census-duty.js'
 
-/** The duty that finds unclaimed documents of a lifecycle; each lifecycle has its own, because a replica need not run all of them. */
-export const SWEEP = 'sweep of '
 /** The duty that finds lifecycles without replicas. */
 export const UNHANDLED = 'lifecycles without replicas'
 /** The time after which a duty that no replica has begun is removed, such as a lifecycle's sweep with the lifecycle. */
@@ -29,46 +27,24 @@ const OLD_EVENTS_EVERY_MS = 600_000
 const FIRST_AFTER_MS = 30_000
 /** The time without a replica's stamp after which a lifecycle has no replica. */
 const UNHANDLED_AFTER_MS = 300_000
+/** A duty that fails again and again with the same error costs a line in the log each time that this is over. */
+const FAILURE_EVERY_MS = 290_000
 /** The time of a shift. Duties of the shift that haven't begun by its end are given back, and taken anew if they are still due. */
 const SHIFT_MS = 10_000
 const UNAUTHORIZED = 13
 
-/**
- * The reason why documents that are due for over a minute aren't claimed. `limit`: they wait for slots; `busy`: replicas have no room, or they refuse
- * writes.
- */
-export type Unclaimed = 'paused' | 'limit' | 'busy'
-
-/** The findings of a lifecycle's sweep; see `phaselock status`. Each number is at most 10,000. */
-export interface SweptLifecycle {
-  /** The lifecycle's name. */
-  readonly lifecycle: string
-  /** The number of documents that have been due for over a minute, by phase. */
-  readonly overdue: readonly { readonly phase: string; readonly documents: number; readonly why: Unclaimed }[]
-  /** The number of these that were left by a holder whose lease has run out. */
-  readonly orphans: number
-  /** The number of documents that wait, by the kind of thing, from `on` of their `step.wait`; '-': none is named. */
-  readonly waiting: readonly { readonly on: string; readonly documents: number }[]
-  /** The number of documents that wait for an answer. */
-  readonly asking: number
-}
-
-export interface DutiesOptions {
-  readonly db: Db
-  readonly identity: string
-  readonly clock: Clock
+export interface DutiesOptions extends CensusDutyOptions {
   readonly logger: Logger
-  readonly serverNow: () => Date
   readonly serverClock: Pick<ServerClock, 'hold' | 'validUntil'>
   readonly running: () => readonly RunningLifecycle[]
-  /** The interval of sweeps; 0: it does none. */
-  readonly sweepEveryMs: number
 }
 
 interface DutyToDo {
   readonly name: string
   readonly everyMs: number
-  readonly run: () => Promise<object>
+  /** The interval as the server judges it, where the duty's document says more than this process knows. Default: `everyMs`. */
+  readonly everyOnServer?: number | Document
+  readonly run: (shift: Shift) => Promise<object>
   /** True if there is anything to do. Default: true. */
   readonly isNeeded?: () => boolean
 }
@@ -79,15 +55,18 @@ interface DutyToDo {
  * failed.
  */
 export class Duties {
-  private readonly nextAtMs = new Map<string, number>()
-  /** The monotonic time before which no duty is due; asked at each tick. */
-  private soonestMs = 0
+  /** By duty, the monotonic time when it was asked for last; before that, when it was first due to be. */
+  private readonly askedAtMs = new Map<string, number>()
+  private readonly asked = new Set<string>()
+  private readonly censuses: CensusDuties
+  private readonly failures = new Map<string, { readonly why: string; readonly atMs: number }>()
   private readonly ofAll: readonly DutyToDo[]
   private current: Promise<void> | undefined
   private shifts = 0
   private stopped = false
 
   constructor(private readonly options: DutiesOptions) {
+    this.censuses = new CensusDuties(options)
     this.ofAll = [
       {
         name: UNHANDLED,
@@ -107,27 +86,25 @@ export class Duties {
 
   /** Does the duties that are due, one after the other. Returns immediately. */
   ifDue(): void {
+    if (this.current) return
     const now = this.options.clock.monotonicMs()
-    if (this.current || now < this.soonestMs) return
-    const all = this.duties()
-    for (const { name } of all) if (!this.nextAtMs.has(name)) this.nextAtMs.set(name, now + FIRST_AFTER_MS)
-    const due = all.filter(({ name }) => now >= this.nextAtMs.get(name)!)
-    for (const { name, everyMs } of due) this.nextAtMs.set(name, now + everyMs)
-    this.soonestMs = Math.min(now + FIRST_AFTER_MS, ...all.map(({ name }) => this.nextAtMs.get(name)!))
+    const due = this.duties().filter(({ name, everyMs }) => {
+      const sinceMs = now - (this.askedAtMs.get(name) ?? now)
+      if (!this.askedAtMs.has(name)) this.askedAtMs.set(name, now)
+      return sinceMs >= (this.asked.has(name) ? everyMs : Math.min(everyMs, FIRST_AFTER_MS))
+    })
     if (due.length === 0) return
+    for (const { name } of due) {
+      this.askedAtMs.set(name, now)
+      this.asked.add(name)
+    }
     this.current = this.runAll(due).finally(() => {
       this.current = undefined
     })
   }
 
   private duties(): readonly DutyToDo[] {
-    const { running, sweepEveryMs: everyMs } = this.options
-    const swept = everyMs > 0 ? running() : []
-    const sweeps = swept.map((one) => ({
-      ...{ name: `${SWEEP}${one.model.name}`, everyMs },
-      run: () => this.sweep(one),
-    }))
-    return [...sweeps, ...this.ofAll.filter(({ isNeeded }) => isNeeded?.() ?? true)]
+    return [...this.censuses.of(this.options.running()), ...this.ofAll.filter(({ isNeeded }) => isNeeded?.() ?? true)]
   }
 
   /**
@@ -152,12 +129,13 @@ export class Duties {
     this.shifts += 1
     const shift = { by: identity, shift: this.shifts }
     const takenAtMs = clock.monotonicMs()
-    const names = new Set(await takeDuties(db, duties, shift))
+    const asked = duties.map(({ name, everyMs, everyOnServer = everyMs }) => ({ name, everyMs: everyOnServer }))
+    const names = new Set(await takeDuties(db, asked, shift, (duty) => this.censuses.saw(duty)))
     const left = duties.filter(({ name }) => names.has(name))
     const ended: DutyEnd[] = []
     const mayBegin = ({ everyMs }: DutyToDo) =>
       !this.stopped && clock.monotonicMs() - takenAtMs < (ended.length === 0 ? everyMs : SHIFT_MS)
-    while (left.length > 0 && mayBegin(left[0]!)) ended.push(await this.do(left.shift()!))
+    while (left.length > 0 && mayBegin(left[0]!)) ended.push(await this.do(left.shift()!, shift))
     const notBegun = left.map(({ name }) => name)
     await endDuties(db, shift, ended, notBegun)
     return left
@@ -168,12 +146,12 @@ export class Duties {
     await this.current
   }
 
-  private async do({ name, everyMs, run }: DutyToDo): Promise<DutyEnd> {
+  private async do({ name, everyMs, run }: DutyToDo, shift: Shift): Promise<DutyEnd> {
     const { clock } = this.options
     const startedMs = clock.monotonicMs()
     const tookMs = () => Math.round(clock.monotonicMs() - startedMs)
     try {
-      return { name, found: (await run()) as Document, tookMs: tookMs() }
+      return { name, found: (await run(shift)) as Document, tookMs: tookMs() }
     } catch (error) {
       this.failed(`the duty '${name}'`, everyMs, error)
       return { name, error: recordedError(error).message, tookMs: tookMs() }
@@ -183,7 +161,10 @@ export class Duties {
   private failed(what: string, everyMs: number, error: unknown): void {
     if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
     const why = recordedError(error).message
-    this.options.logger.warn(`${what} failed, next in ${everyMs / 60_000} min: ${why}`)
+    const [before, atMs] = [this.failures.get(what), this.options.clock.monotonicMs()]
+    if (before?.why === why && atMs - before.atMs < FAILURE_EVERY_MS) return
+    this.failures.set(what, { why, atMs })
+    this.options.logger.warn(`${what} failed, next in ${formatMs(everyMs)}: ${why}`)
   }
 
   /**
@@ -208,19 +189,6 @@ export class Duties {
     return { removed }
   }
 
-  private async sweep(one: RunningLifecycle): Promise<SweptLifecycle> {
-    const { model, collection, terms } = one
-    const phases = workingPhases(model)
-    const { overdue, orphans, waiting, asking } = await sweep(collection, terms(), phases, this.options.serverNow())
-    return {
-      lifecycle: model.name,
-      overdue: [...overdue].map(([phase, documents]) => ({ phase, documents, why: whyUnclaimed(one, phase) })),
-      orphans,
-      waiting: [...waiting].map(([on, documents]) => ({ on, documents })),
-      asking,
-    }
-  }
-
   private async unhandled(): Promise<{ unhandled: string[] }> {
     const { db, running } = this.options
     const isOld = { $lt: ['$handledAt', { $subtract: ['$$NOW', UNHANDLED_AFTER_MS] }] }
@@ -230,6 +198,3 @@ export class Duties {
     return { unhandled: old.map(({ _id }) => String(_id)).filter((name) => !own.has(name)) }
   }
 }
-
-const whyUnclaimed = ({ paused, claimer }: RunningLifecycle, phase: string): Unclaimed =>
-  paused().has(phase) ? 'paused' : claimer.waitsForSlots(phase) ? 'limit' : 'busy'

@@ -1,0 +1,236 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import {
+  COUNT_LIMIT,
+  countUpTo,
+  givenUpOutboxes,
+  inPhase,
+  isRemovedPhase,
+  LIFECYCLES_COLLECTION,
+  liveReports,
+  multikeyFields,
+  type Paused,
+  PHASELESS,
+  phasesIn,
+  type RunLifecycle,
+  readNeverDue,
+  readPiece,
+  removedPhase,
+  type Terms,
+} from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { LifecycleModel } from '../model/model.js'
+import { bounded } from './bounded.js'
+import type { Census, CensusTaken, Count, PhaseCensus } from './census.js'
+import { countResting, countWorking, type PhaseCounts, type PhasePlace } from './count-phase.js'
+import { ageOfDue, type DueAge } from './due-age.js'
+import { Findings, foundFields, lockedAtFound } from './findings.js'
+import { countOf } from './tally.js'
+
+/** A census that takes longer is given up: the database has other things to do. */
+const MOST_CENSUS_MS = 60_000
+/** The most phases that the lifecycle doesn't have that are counted one by one. */
+const MOST_UNKNOWN = 50
+const LONGEST_PHASE = 200
+const SOME = 3
+
+export type Unclaimed = Census['overdue'][number]['why']
+
+export interface CensusRequest {
+  readonly db: Db
+  readonly model: LifecycleModel
+  readonly terms: Terms
+  readonly paused: Paused
+  /** The server's time. */
+  readonly now: Date
+  /** The size of a forward step of that clock that isn't confirmed yet: nothing counts as due by it. Default: none. */
+  readonly heldBackMs?: number | undefined
+  readonly clock: Pick<Clock, 'monotonicMs'>
+  /** The reason why a phase's documents that are due for over a minute aren't claimed, where replicas handle it. */
+  readonly why: (phase: string) => Unclaimed
+  /** The time when an earlier census found a cause first. */
+  readonly firstSeen?: ((cause: string) => Date | undefined) | undefined
+}
+
+/** The error of a census that takes too long. */
+export class CensusTooSlow extends Error {
+  override readonly name = 'CensusTooSlow'
+  constructor(lifecycle: string) {
+    super(
+      `the census of ${lifecycle} took longer than ${MOST_CENSUS_MS / 1_000} s, and was given up: the database is slow`,
+    )
+  }
+}
+
+/**
+ * Counts the documents of a lifecycle by phase and condition, and finds out what is the matter with them. It sends one command after the
+ * other, so that its time is about the server's, and a busy server isn't asked for more at once.
+ * @throws CensusTooSlow, and the database's own errors
+ */
+export async function takeCensus(request: CensusRequest): Promise<CensusTaken> {
+  const { db, model, terms, paused, now: at, heldBackMs = 0, clock, firstSeen = () => undefined } = request
+  const now = new Date(at.getTime() - heldBackMs)
+  const startedMs = clock.monotonicMs()
+  const collection = protocolCollection<Document>(db, model.collection)
+  const findings = new Findings(model, terms, now)
+  const requireTime = () => {
+    if (clock.monotonicMs() - startedMs > MOST_CENSUS_MS) throw new CensusTooSlow(model.name)
+  }
+  // A key for each phase; what has no documents needs no further command.
+  const found = await phasesIn(collection)
+  const isPlain = found.length === 0 || !(await multikeyFields(collection).catch(() => ['phase'])).includes('phase')
+  const placeOf = (phase: string): PhasePlace => ({
+    collection,
+    terms,
+    now,
+    where: isPlain ? { phase } : inPhase(phase),
+  })
+  const reports = reportsOf(db, model.name)
+  const own = [...model.phases.keys()].filter((phase) => found.includes(phase))
+  const neverDue = own.length > 0 ? await neverDueIn(collection, terms, own, findings) : new Map<string, number>()
+  const phases: PhaseCensus[] = []
+  const overdue: Census['overdue'][number][] = []
+  for (const { name, kind, limits } of model.phases.values()) {
+    requireTime()
+    const isPaused = paused.has(name)
+    if (!own.includes(name)) {
+      phases.push(rowOf(name, kind, only(ZERO), undefined, isPaused))
+      continue
+    }
+    const counts = await (kind === 'working' ? countWorking : countResting)(placeOf(name), findings)
+    const due = less(counts.due, neverDue.get(name) ?? 0)
+    const age = due.n > 0 ? await ageOfDue(collection, terms, name, placeOf(name).where, now) : undefined
+    const held = counts.isHeldCounted ? counts : await withReported(counts, name, reports)
+    phases.push({ ...rowOf(name, kind, held, age, isPaused), due })
+    if (!age?.oldest || age.overdue === 0) continue
+    const why = isPaused ? 'paused' : (await isHandled(name, reports)) ? request.why(name) : 'unhandled'
+    const [limit] = why === 'limit' && limits?.length === 1 ? limits : []
+    overdue.push({
+      ...{ phase: name, documents: { ...countOf(age.overdue, COUNT_LIMIT), ...(age.isPartly && { more: true }) }, why },
+      ...{ ...(limit && { limit: limit.limit }), oldest: age.oldest, ids: age.ids },
+    })
+  }
+  requireTime()
+  phases.push(...(await others(request, { collection, found, placeOf, isPlain, findings })))
+  const ends = [...model.phases.keys(), removedPhase(model.name)]
+  const givenUp = await givenUpOutboxes(collection, { ...terms, callbacks: model.settings.callbacks }, ends, SOME)
+  const lists = findings.lists(firstSeen)
+  return bounded({
+    ...{ _id: model.name, at, tookMs: Math.ceil(clock.monotonicMs() - startedMs), phases, ...lists, overdue },
+    callbacks: { givenUp: countOf(givenUp.n, COUNT_LIMIT), ids: givenUp.ids },
+  })
+}
+
+const less = (count: Count, n: number): Count => (n > 0 && !count.more ? { n: Math.max(0, count.n - n) } : count)
+
+/** Documents whose `lockedAt` sorts after all dates: the index counts them among the due ones. */
+async function neverDueIn(collection: Collection, terms: Terms, phases: readonly string[], findings: Findings) {
+  const how = { limit: 1_000, projection: foundFields(terms.progress) }
+  const found = await readNeverDue(collection, phases, how)
+  const stratum = { n: found.length, more: found.length === how.limit, read: found.length }
+  for (const document of found) findings.addBroken('lockedAt', lockedAtFound(document), [document], stratum)
+  return new Map(phases.map((phase) => [phase, found.filter((document) => document['phase'] === phase).length]))
+}
+
+type Reports = () => Promise<readonly RunLifecycle[]>
+
+/** What the live replicas report of a lifecycle, read once if it is needed. */
+function reportsOf(db: Db, lifecycle: string): Reports {
+  let read: Promise<readonly RunLifecycle[]> | undefined
+  return () => {
+    read ??= liveReports(db).then((all) => all.filter(({ name }) => name === lifecycle))
+    return read
+  }
+}
+
+/** True if a live replica has a handler for a phase; without any reports nothing is known. */
+async function isHandled(phase: string, reports: Reports): Promise<boolean> {
+  const all = await reports()
+  return all.length === 0 || all.some(({ phases }) => phases.includes(phase))
+}
+
+/** The number held, by the replicas' own reports: there are too many documents to look at each. */
+async function withReported(counts: PhaseCounts, phase: string, reports: Reports): Promise<PhaseCounts> {
+  const all = await reports()
+  const known = all.flatMap(({ heldIn }) => (heldIn ? [heldIn.find((one) => one.phase === phase)?.n ?? 0] : []))
+  if (known.length === 0 || known.length < all.length) return counts
+  return { ...counts, held: known.reduce((sum, n) => sum + n, 0) }
+}
+
+const rowOf = (
+  phase: string,
+  kind: PhaseCensus['kind'],
+  { isHeldCounted: _, later: __, ...counts }: PhaseCounts,
+  age?: DueAge,
+  paused = false,
+): PhaseCensus => ({
+  ...{ phase: phase.slice(0, LONGEST_PHASE), kind, paused, ...counts },
+  ...{ oldestDueAt: paused ? null : (age?.oldest ?? null), undated: paused ? 0 : (age?.undated ?? 0) },
+})
+
+interface OtherPlaces {
+  readonly collection: Collection
+  /** The phases that documents are in. */
+  readonly found: readonly unknown[]
+  readonly placeOf: (phase: string) => PhasePlace
+  /** True if no phase is an array. */
+  readonly isPlain: boolean
+  readonly findings: Findings
+}
+
+/** The documents that are in none of the lifecycle's phases: removed ones, and those that no replica claims. */
+async function others(
+  { db, model }: CensusRequest,
+  { collection, found, placeOf, isPlain, findings }: OtherPlaces,
+): Promise<PhaseCensus[]> {
+  const rows: PhaseCensus[] = []
+  const stray = await strayPhases(db, model, found)
+  for (const phase of stray.slice(0, MOST_UNKNOWN))
+    rows.push(rowOf(phase, 'unknown', await countResting(placeOf(phase), findings)))
+  const left = stray.length - MOST_UNKNOWN
+  if (left > 0) rows.push(rowOf(`(${left} further phases)`, 'unknown', only({ n: left, more: true })))
+  const removed = removedPhase(model.name)
+  if (found.includes(removed)) {
+    const { documents } = await countResting(placeOf(removed), findings)
+    rows.push(rowOf('(removed)', 'removed', only(documents)))
+  }
+  const mayBe = {
+    '(missing)': found.includes(null),
+    // This reads the whole index.
+    '(not a string)': found.some((phase) => phase !== null && typeof phase !== 'string'),
+    '(an array)': !isPlain,
+  }
+  for (const [phase, where] of Object.entries(PHASELESS)) {
+    if (!mayBe[phase as keyof typeof mayBe]) continue
+    const documents = countOf(await countUpTo(collection, where), COUNT_LIMIT)
+    if (documents.n === 0) continue
+    rows.push(rowOf(phase, 'unknown', only(documents)))
+    const some = await readPiece(collection, where, { limit: SOME, projection: { _id: 1 } })
+    findings.addBroken('phase', phase.slice(1, -1), some, {
+      n: documents.n,
+      more: documents.more ?? false,
+      read: some.length,
+    })
+  }
+  return rows.filter(({ documents }) => documents.n > 0)
+}
+
+const ZERO: Count = { n: 0 }
+const only = (documents: Count): PhaseCounts => ({
+  ...{ documents, due: ZERO, held: 0, sleeping: ZERO, asking: ZERO, parked: ZERO, failing: ZERO, waiting: ZERO },
+  ...{ later: ZERO, isHeldCounted: true },
+})
+
+/** The phases of documents that are strings and that nothing is known of. */
+export const unknownAmong = (phases: readonly unknown[], known: { has(phase: string): boolean }): string[] =>
+  phases.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
+
+/** The phases in a lifecycle's collection that belong neither to it, nor to another lifecycle there, nor to removed documents. */
+export async function strayPhases(db: Db, model: LifecycleModel, found?: readonly unknown[]): Promise<string[]> {
+  const unknown = unknownAmong(found ?? (await phasesIn(db.collection(model.collection))), model.phases)
+  const stray = unknown.filter((phase) => !isRemovedPhase(phase))
+  if (stray.length === 0) return []
+  const beside = { collection: model.collection, _id: { $ne: model.name as never } }
+  const known = await db.collection(LIFECYCLES_COLLECTION).distinct('phases', beside)
+  return stray.filter((phase) => !known.includes(phase))
+}
