@@ -118,8 +118,8 @@ describe('each function that acts on a system', () => {
     undoOperation: ['x', by],
     workOnOperations: [[]],
     checkDatabase: [],
-    countPhases: [],
-    countWaiting: [],
+    censusFor: [{ fresh: true }],
+    countPhases: [{ fresh: true }],
     findDocument: [ref],
     showDocument: [ref],
     listDocuments: [{ lifecycle: 'thing', phase: 'Creating', state: 'x', parked: true, on: 'x', limit: 5 }],
@@ -132,16 +132,15 @@ describe('each function that acts on a system', () => {
       { lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', ...by, for: '2h', until: new Date() },
     ],
     resumeWork: [{ lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', by: 'ana', of: 'ben' }],
-    lastSweep: [],
     operationsOpen: [],
-    systemStatus: [],
+    systemStatus: [{ fresh: true }],
   }
   const ASKS_A_CLUSTER = ['findOrphans', 'listRegions', 'removeRegion']
 
   test('is one of those whose arguments are checked', () => {
     const exported = Object.keys(operations)
     const pure =
-      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|seenIn|countText|recorded|id\w+|modelOf)$/
+      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|phaseCounts|ageToSay|seenIn|countText|recorded|id\w+|modelOf)$/
     const others =
       /^(operationLifecycle|registeredLifecycles|\w+OverHttp|httpProblemOf|knownSender|fromExtendedJson|NotFound|OperationError|Refused|UsageError|[A-Z_]+)$/
     const unchecked = exported.filter((name) => !(name in checked) && !pure.test(name) && !others.test(name))
@@ -166,7 +165,7 @@ describe('each function that acts on a system', () => {
 
   /** Calls with one bad value each: as an argument, and as a field of one. */
   function callsOf(name: string, takes: readonly unknown[]): unknown[][] {
-    const first = /^(listLocks|heldLock|releaseLock)$/.test(name) ? records : name === 'lastSweep' ? system.db : system
+    const first = /^(listLocks|heldLock|releaseLock)$/.test(name) ? records : system
     const given = name === 'checkDatabase' ? [{ db: system.db, models: system.models }] : [first, ...takes]
     // A cluster is asked only once all arguments are right: with a system that is none, it never is.
     const places = ASKS_A_CLUSTER.includes(name) ? given.slice(0, 1) : given
