@@ -25,6 +25,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'blockedAfter',
   'clockHold',
   'beatEvery',
+  'appVersion',
   'sweepEvery',
   'tickEvery',
   'earlyRecovery',

@@ -1,3 +1,4 @@
+export { appVersion } from './app-version.js'
 export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { packageVersion } from './package-version.js'

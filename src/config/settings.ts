@@ -162,6 +162,13 @@ export const settingsSchema = t.object({
     special: '`0s`: never, so `phaselock replicas` shows only its name and phases',
     options: ['beatEvery'],
   }),
+  appVersion: about(processOptions.appVersion, {
+    value: 'version',
+    meaning: "the version of your app, which `phaselock replicas` shows beside Phaselock's own",
+    unit: 'text of 1 to 100 characters',
+    fallback: "that of the main module's package.json",
+    options: ['appVersion'],
+  }),
   sweepEvery: about(processOptions.sweepEvery, {
     value: 'duration',
     meaning: 'how often one of the replicas counts what nobody takes, what waits for what and which questions are open',
@@ -304,6 +311,7 @@ export const optionsOfReplica = (settings: Partial<Settings>) =>
     blockedAfter: inMs(settings.blockedAfter),
     clockHold: inMs(settings.clockHold),
     beatEvery: inMs(settings.beatEvery),
+    appVersion: settings.appVersion,
     sweepEvery: inMs(settings.sweepEvery),
     tickEvery: inMs(settings.tickEvery),
   }) as const

@@ -50,10 +50,11 @@ export class ModuleReplicas {
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
     const { settings, logger } = this
     const { grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, tickEvery, alongside } = settings
+    const { appVersion } = settings
     return new Replica({
       ...this.database.of(database),
       lifecycles,
-      name: settings.name,
+      ...{ name: settings.name, appVersion },
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, tickEvery, alongside, logger },
       threadPool: this.threads,
       mayBeIdle: true,

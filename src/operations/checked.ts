@@ -18,6 +18,7 @@ import * as check from './check/check.js'
 import * as foreground from './foreground.js'
 import * as count from './inspect/count.js'
 import * as find from './inspect/find.js'
+import * as flow from './inspect/flow.js'
 import * as limits from './inspect/limits.js'
 import * as records from './inspect/records.js'
 import * as replicas from './inspect/replicas.js'
@@ -177,6 +178,11 @@ export const listDocuments = of(
   find.listDocuments,
   onSystem,
   options({ lifecycle: text, phase: text, state: text, limit: upTo(10_000), ...TROUBLE }),
+)
+export const readFlow = of(
+  flow.readFlow,
+  theDatabase,
+  request({ lifecycle: aName, minutes: upTo(1_440), hours: upTo(720) }),
 )
 export const listLimits = of(limits.listLimits, onSystem, options({ keys: flag }))
 export const listAudit = of(records.listAudit, onSystem, options({ ...RECORDS, by: text, action: text }))

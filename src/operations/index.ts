@@ -26,6 +26,14 @@ export {
 export { type Count, countText } from './inspect/count-text.js'
 export { explain } from './inspect/explain.js'
 export { type DocumentRef, type Found, type ListOptions, type Shown, TROUBLES } from './inspect/find.js'
+export {
+  type CauseFlow,
+  type Flow,
+  type FlowInterval,
+  type FlowRequest,
+  type PhaseFlow,
+  sparkline,
+} from './inspect/flow.js'
 export type { ListedLimit } from './inspect/limits.js'
 export type { AuditRequest, EventsRequest } from './inspect/records.js'
 export type { LifecycleOfReplica, ReplicaState } from './inspect/replicas.js'

@@ -26,5 +26,6 @@ export const processOptions = {
   clockHold: t.withDefault(t.duration('0s', '1h'), '60s'),
   beatEvery: t.withDefault(t.duration('0s', '10m'), '10s'),
   sweepEvery: t.withDefault(t.duration('0s', '10m'), '5m'),
+  appVersion: t.optional(t.matching('a version of 1 to 100 characters', /^\S(.{0,98}\S)?$/)),
   tickEvery: t.withDefault(t.duration('1s', '10s'), '1s'),
 } as const

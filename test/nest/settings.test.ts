@@ -60,6 +60,7 @@ describe('a Nest app and the environment', () => {
       PHASELOCK_BLOCKED_AFTER: '1s',
       PHASELOCK_CLOCK_HOLD: '30s',
       PHASELOCK_BEAT_EVERY: '5s',
+      PHASELOCK_APP_VERSION: '2.7.0-rc.1',
       PHASELOCK_SWEEP_EVERY: '1m',
       PHASELOCK_TICK_EVERY: '2s',
     }
@@ -78,6 +79,7 @@ describe('a Nest app and the environment', () => {
       blockedAfter: '1000ms',
       clockHold: '30000ms',
       beatEvery: '5000ms',
+      appVersion: '2.7.0-rc.1',
       sweepEvery: '60000ms',
       tickEvery: '2000ms',
     })

@@ -105,6 +105,7 @@ describe('duties', () => {
         ...{
           serverClock: { hold: () => undefined, validUntil: () => undefined },
           running: () => [],
+          flows: { isRecent: false },
           sweepEveryMs: 300_000,
           watched: () => undefined,
         },

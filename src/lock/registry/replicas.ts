@@ -1,6 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { arrayAt, isDate, literal } from '../terms/terms.js'
+import { type FlowMinute, MINUTES_IN_BEAT } from './flow-sums.js'
 
 /** The interval at which a replica that ticks on its own says so in `replicas` of `phaselock.lifecycles`. */
 export const PRESENT_EVERY_MS = 50_000
@@ -96,6 +97,8 @@ export interface RunLifecycle {
 export interface ReplicaReport {
   /** Of the package. */
   readonly version?: string | undefined
+  /** Of the app that it runs in. */
+  readonly appVersion?: string | undefined
   readonly host: string
   readonly pid: number
   /** The pod that it runs in on Kubernetes. */
@@ -116,13 +119,24 @@ type Replicas = Collection<Document & { _id: string }>
 /** The time limit of a beat: one that meets a locked collection must not keep its connection. */
 const MOST_MS = 5_000
 
-/** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is restored. */
-export async function beat(replicas: Replicas, name: string, report: ReplicaReport, upMs: number): Promise<void> {
+/**
+ * Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is restored.
+ * @param minutes of its flow, that its document doesn't have yet; the newest few stay there until a duty has copied them
+ */
+export async function beat(
+  replicas: Replicas,
+  name: string,
+  report: ReplicaReport,
+  upMs: number,
+  minutes: readonly FlowMinute[] = [],
+): Promise<void> {
+  const flow = { $slice: [{ $concatArrays: [arrayAt('$flow'), literal(minutes)] }, -MINUTES_IN_BEAT] }
   const own = Object.entries(report).filter(([, value]) => value !== undefined)
   const fields = {
     ...Object.fromEntries(own.map(([field, value]) => [field, literal(value)])),
     startedAt: { $cond: [isDate('$startedAt'), '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
     seenAt: '$$NOW',
+    ...(minutes.length > 0 && { flow }),
   }
   await replicas.updateOne({ _id: name }, [{ $set: fields }], { upsert: true, maxTimeMS: MOST_MS })
 }

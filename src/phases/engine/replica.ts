@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import { appVersion } from '../../config/index.js'
 import type { Ring } from '../../doorbell/index.js'
 import { Claimant, Looks, ServerClock, type Terms } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
@@ -18,6 +19,7 @@ import { type RunningLifecycle, runningLifecycle } from './lifecycle/running-lif
 import type { TickCounts } from './lifecycle/tick-duties.js'
 import { LimitLeases } from './limits/limit-leases.js'
 import { checkOptions, type ReplicaOptions, type ReplicaStatus } from './options/replica-options.js'
+import { FlowCounter } from './registry/flow-counter.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { Beats, LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
@@ -91,6 +93,7 @@ export class Replica {
     const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, liveReplicas, lifecycles })
     const serverClock = new ServerClock(clock, clockWatch.steps)
     const serverNow = () => serverClock.now() ?? clock.now()
+    const flows = new FlowCounter(serverNow)
     const registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
     this.looks = new Looks(db, clock, serverClock)
     this.outage = new OutageLog('the tick', clock, logger)
@@ -118,7 +121,7 @@ export class Replica {
         logger,
         observer,
       },
-      ...{ registry, liveReplicas, limitLeases, related: this.parentNotifier, threads, lookSoon, ringOthers },
+      ...{ registry, liveReplicas, limitLeases, flows, related: this.parentNotifier, threads, lookSoon, ringOthers },
       sharedSemaphore: options.sharedSemaphore ?? SharedSemaphore.of(options.concurrency),
       wakes: () => this.waking,
     }
@@ -135,7 +138,8 @@ export class Replica {
       const times = { loopMs: monitor.takeLongestMs(), tickMs: this.lastTickMs }
       return { ...figuresOf(this.running, limitLeases), ...times }
     }
-    this.beats = new Beats({ db, identity, clock, logger, everyMs, figures })
+    const version = appVersion(options.appVersion)
+    this.beats = new Beats({ db, identity, clock, serverNow, logger, everyMs, flows, appVersion: version, figures })
     const watched = ({ model }: RunningLifecycle) => registry.watched(model)
     this.duties = new Duties({ ...env, db, sweepEveryMs: options.sweepEvery, running: lifecycles, watched })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)

@@ -11,6 +11,7 @@ import type { ThreadPool } from '../../threads/index.js'
 import type { SharedSemaphore, StepKind } from '../concurrency/step-semaphore.js'
 import type { LimitLeases } from '../limits/limit-leases.js'
 import type { ReplicaSettings } from '../options/replica-options.js'
+import type { FlowCounter, LifecycleFlow } from '../registry/flow-counter.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import type { ParentNotifier } from '../wake/parent-notifier.js'
@@ -32,6 +33,8 @@ export interface Environment {
   readonly liveReplicas: LiveReplicas
   /** This replica's slots of limits. */
   readonly limitLeases: LimitLeases
+  /** Counts what it records. */
+  readonly flows: FlowCounter
   /** The parents and children of its documents. */
   readonly related: ParentNotifier
   /** The places, one of which each running step takes; undefined: any number. */
@@ -66,6 +69,7 @@ export interface LifecycleEnvironment extends Environment {
   readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
   /** Keeps the ends of steps; undefined: nothing is kept. */
   readonly events: { ended(told: StepEnded, token: string): void } | undefined
+  readonly flow: LifecycleFlow
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports
   readonly lines: BoundedLog

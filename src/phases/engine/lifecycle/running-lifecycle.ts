@@ -69,6 +69,7 @@ export function runningLifecycle(
       kinds.set(phase, kind)
       return kind
     },
+    flow: env.flows.of(model.name),
     refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     events,

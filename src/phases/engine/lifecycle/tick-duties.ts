@@ -4,7 +4,9 @@ import {
   dateUndated,
   isRemovedPhase,
   type LookResult,
+  OTHER,
   phasesIn,
+  REMOVED,
   RepairLook,
   removedPhase,
   removeFinal,
@@ -97,7 +99,7 @@ export class TickDuties {
    * lifecycle is paused; state rules still move documents out of a paused phase.
    */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
-    const { model, observer, paused } = this.env
+    const { model, observer, paused, flow } = this.env
     if (paused().isWhole) return
     for (const rename of found.renames.get(model.name) ?? []) {
       const moved = this.count(await applyRename(this.env, rename), counts)
@@ -107,13 +109,16 @@ export class TickDuties {
       const moved = this.count(await applyRule(this.env, rule), counts)
       if (moved === 0) continue
       if (model.phases.get(rule.moveTo)?.kind === 'working') due.add(rule.moveTo)
+      flow.moved(rule.from.length === 1 ? rule.from[0]! : OTHER, rule.moveTo, 'rule', moved)
       observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.moveTo, count: moved })
     }
     for (const phase of model.phases.values()) {
       if (phase.kind !== 'final' || !due.delete(phase.name)) continue
       const removed = await this.remove(phase.name, phase.keepForMs)
       counts.removed += removed
-      if (removed > 0) observer.removed({ lifecycle: model.name, phase: phase.name, count: removed })
+      if (removed === 0) continue
+      flow.moved(phase.name, REMOVED, 'remove', removed)
+      observer.removed({ lifecycle: model.name, phase: phase.name, count: removed })
     }
   }
 

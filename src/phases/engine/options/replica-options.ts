@@ -107,6 +107,11 @@ export interface ReplicaOptions {
    */
   readonly beatEvery?: Duration | undefined
   /**
+   * The version of the app, at most 100 characters, which is shown to people. Default: PHASELOCK_APP_VERSION, or that in the package.json of the main
+   * module.
+   */
+  readonly appVersion?: string | undefined
+  /**
    * The interval of the sweep: one of the replicas counts the documents that no replica takes, those that wait, by reason, and open questions
    * (`phaselock status`, metrics). One command for each lifecycle. Default 5m; 0s: not by this replica.
    */

@@ -12,14 +12,17 @@ import {
   type Membership,
   PRESENT_EVERY_MS,
   type PresentReplica,
+  partsOf,
   REPLICAS_COLLECTION,
   type ReplicaReport,
   sayGone,
   sayPresent,
+  storeFlows,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { causesText, recordedError } from '../../errors/recorded-error.js'
 import type { Logger } from '../../reporting/logger.js'
+import type { FlowCounter } from './flow-counter.js'
 
 /** The least time between two reports, when the replica no longer takes the phases that its last one names. */
 const CHANGED_EVERY_MS = 10_000
@@ -131,6 +134,9 @@ export interface BeatsOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly everyMs: number
+  readonly serverNow: () => Date
+  readonly appVersion: string | undefined
+  readonly flows: FlowCounter
   readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'>
 }
 
@@ -155,7 +161,8 @@ export class Beats {
   /** Sends one if it is due and the one before is over. Returns immediately. */
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
-    const { everyMs } = this.options
+    const { everyMs, flows } = this.options
+    if (everyMs > 0) flows.turn()
     if (everyMs === 0 || this.ended || this.current || now < this.nextAtMs) return
     this.nextAtMs = now + everyMs
     this.startedAtMs ??= now
@@ -168,14 +175,21 @@ export class Beats {
   async end(): Promise<void> {
     this.ended = true
     await this.current
-    if (this.isWritten) await endBeats(this.replicas, this.options.identity).catch(() => undefined)
+    if (!this.isWritten) return
+    const { db, identity, flows, serverNow } = this.options
+    const parts = partsOf(identity, flows.last(), this.options.appVersion)
+    if (parts.length > 0) await storeFlows(db, parts, serverNow()).catch(() => undefined)
+    await endBeats(this.replicas, identity).catch(() => undefined)
   }
 
   private async send(now: number, startedAtMs: number): Promise<void> {
-    const { identity, everyMs, figures } = this.options
+    const { identity, everyMs, figures, flows, appVersion } = this.options
     try {
       const version = await packageVersion().catch(() => undefined)
-      await beat(this.replicas, identity, { version, ...place(), everyMs, ...figures() }, now - startedAtMs)
+      const report = { version, appVersion, ...place(), everyMs, ...figures() }
+      const minutes = flows.unsent()
+      await beat(this.replicas, identity, report, now - startedAtMs, minutes)
+      flows.sent(minutes)
       this.isWritten = true
       this.failures = 0
       if (now >= this.forgetAtMs) {

@@ -1,6 +1,8 @@
 import type { Document } from 'mongodb'
 import { isServerError } from '../../../database/index.js'
 import {
+  COPY_EVERY_MS,
+  copyFlows,
   type DutyEnd,
   endDuties,
   forgetDuties,
@@ -15,6 +17,7 @@ import { recordedError } from '../../errors/recorded-error.js'
 import { forgetEvents } from '../../events/events.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
+import type { FlowCounter } from '../registry/flow-counter.js'
 import { CensusDuties, type CensusDutyOptions } from './census-duty.js'
 
 /** The duty that finds lifecycles without replicas. */
@@ -37,6 +40,7 @@ export interface DutiesOptions extends CensusDutyOptions {
   readonly logger: Logger
   readonly serverClock: Pick<ServerClock, 'hold' | 'validUntil'>
   readonly running: () => readonly RunningLifecycle[]
+  readonly flows: Pick<FlowCounter, 'isRecent'>
 }
 
 interface DutyToDo {
@@ -75,6 +79,12 @@ export class Duties {
         isNeeded: () => options.sweepEveryMs > 0,
       },
       { name: 'unused limits of keys', everyMs: LEFT_BEHIND_EVERY_MS, run: () => this.forgetLeftBehind() },
+      {
+        name: 'flow',
+        everyMs: COPY_EVERY_MS,
+        run: () => copyFlows(options.db, options.serverNow()),
+        isNeeded: () => options.flows.isRecent,
+      },
       {
         name: 'old events',
         everyMs: OLD_EVENTS_EVERY_MS,
