@@ -49,3 +49,7 @@ export { NotFound, OperationError, Refused, UsageError } from './system/errors.j
 export { fromExtendedJson } from './system/extended-json.js'
 export { registeredLifecycles } from './system/lifecycles.js'
 export { modelOf, type System } from './system/system.js'
+export type { Changes } from './why/changes.js'
+export { type PredictedAction, type Prediction, type PredictRequest, predict } from './why/predict.js'
+export { TERMS, type Term, type TermName, type Verdict } from './why/term.js'
+export { type Why, whyDocument } from './why/why.js'

@@ -28,6 +28,7 @@ export {
   HANDLERS_NEED,
   handledPhases,
 } from './definition/on-phase.js'
+export { mostBeside } from './engine/claim/crash-isolation.js'
 export { SharedSemaphore } from './engine/concurrency/step-semaphore.js'
 export type { TickCounts } from './engine/lifecycle/tick-duties.js'
 export type { SlotsHeld } from './engine/limits/limit-lease.js'
@@ -74,6 +75,7 @@ export {
   endPhases,
   endsOf,
   type LifecycleModel,
+  type LimitNeed,
   notifyingOf,
   whyUnknownState,
   workingPhases,

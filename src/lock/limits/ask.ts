@@ -361,6 +361,13 @@ function leftIn(isValid: Document | boolean): Document {
   return { $cond: [isBucket, { $min: [FULL, { $add: ['$bucket.left', added] }] }, BURST] }
 }
 
+/** Reads the number of documents that may begin now, of limits with a rate, by name; as the next request will find it. */
+export async function readStartsLeft(db: Db, names: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  const pipeline = [{ $match: { _id: { $in: [...names] } } }, { $project: { left: leftIn(true), isRate } }]
+  const rows = await limitsOf(db).aggregate<{ _id: string; left: number; isRate: boolean }>(pipeline).toArray()
+  return new Map(rows.flatMap((row) => (row.isRate ? [[row._id, row.left]] : [])))
+}
+
 /** A request is valid for this long, so a step of the server's clock up to it may go unseen. */
 const UNSEEN_STEP_MS = 5_000
 /**

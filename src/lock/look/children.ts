@@ -128,7 +128,7 @@ export async function countChildrenIn(of: ChildrenOf, phases: readonly string[],
 
 /** Reads some of the children in these phases, or those that are parked in others: for people to look at. */
 export async function someChildren(of: ChildrenOf, where: Filter<Document>, limit: number): Promise<Document[]> {
-  const projection = { phase: 1, [`${of.progress}.parent`]: 1 }
+  const projection = { phase: 1, lockedAt: 1, [`${of.progress}.parent`]: 1 }
   const filter = { $and: [ofParent(of), where] }
   return await readOwnFields((how) =>
     of.collection.find(filter, { projection, limit, ...byIndex(of), ...how }).toArray(),

@@ -4,6 +4,7 @@ import {
   childrenFromIn,
   countChildren,
   isOfFormer,
+  isParked,
   isRemovedPhase,
   PARKED_AT,
   parentIn,
@@ -83,13 +84,7 @@ async function ofLifecycle(
   { from, ...parent }: { lifecycle: string; id: unknown; from: number | undefined },
   total: number,
 ): Promise<ChildrenOfLifecycle> {
-  const of = {
-    collection: db.collection(model.collection),
-    progress: model.settings.progress,
-    parent,
-    fromFence: from,
-    notifying: notifyingOf(model),
-  }
+  const of = ofParent(db, model, parent, from)
   const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
   const worst = worstOf(counts)
   const where =
@@ -98,6 +93,37 @@ async function ofLifecycle(
       : worst === 'failed' && { phase: { $in: endPhases(model).failed } }
   const some = where ? await someChildren(of, where, MOST_NAMED) : []
   return { lifecycle: model.name, ...counts, worst, worstIds: some.map(({ _id }) => _id) }
+}
+
+const ofParent = (
+  db: System['db'],
+  model: LifecycleModel,
+  parent: { readonly lifecycle: string; readonly id: unknown },
+  fromFence: number | undefined,
+) => ({
+  ...{ collection: db.collection(model.collection), progress: model.settings.progress },
+  ...{ parent, fromFence, notifying: notifyingOf(model) },
+})
+
+/** The number of open children among which a parked one is looked for. */
+const MOST_OPEN_READ = 100
+
+/** One of the children that haven't ended: a parked one, if there is one among the first hundred. Undefined: none is open, as far as is known here. */
+export async function openChild(
+  { db, models }: System,
+  { lifecycle, document }: Shown,
+): Promise<{ readonly lifecycle: string; readonly _id: unknown } | undefined> {
+  const progress: unknown = document[modelOf({ db, models }, lifecycle).settings.progress]
+  const parent = { lifecycle, id: document['_id'] as unknown }
+  const names = [...new Set(childListsIn(progress).flatMap((one) => one.lifecycle ?? []))]
+  const open: (Document & { readonly lifecycle: string })[] = []
+  for (const model of models.filter(({ name, settings }) => names.includes(name) && settings.child)) {
+    const of = ofParent(db, model, parent, childrenFromIn(progress))
+    const found = await someChildren(of, { phase: { $nin: endsOf(model) } }, MOST_OPEN_READ)
+    open.push(...found.map((one) => ({ ...one, lifecycle: model.name })))
+  }
+  const child = open.find((one) => isParked(one)) ?? open[0]
+  return child && { lifecycle: child.lifecycle, _id: child['_id'] }
 }
 
 /** The parent of a document. */

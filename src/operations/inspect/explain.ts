@@ -147,7 +147,8 @@ function timeoutNote({ deadline, onTimeout }: StoredQuestion, now: Date): string
   return `; its time is over ${until(deadline, now)}${onTimeout === null ? '' : `, then '${onTimeout}' counts`}`
 }
 
-function dueSince({ since, expired }: Extract<Condition, { kind: 'due' }>, now: Date): string {
+/** The time since which it is due: `Due since 12 s`. */
+export function dueSince({ since, expired }: Extract<Condition, { kind: 'due' }>, now: Date): string {
   const left = expired ? ` (the lease of ${holder(expired)} has run out)` : ''
   return `Due${since && since <= now ? ` since ${age(since, now)}` : ''}${left}`
 }
@@ -169,7 +170,8 @@ function resting(document: Document, model: LifecycleModel, now: Date, phase: st
   return `Rests in ${phase} (${wants}); ${waits}${deadlineNote(document, model, now)}`
 }
 
-function ruleFor(document: Document, model: LifecycleModel) {
+/** The rule that moves it, by the state that its owner wants. */
+export function ruleFor(document: Document, model: LifecycleModel) {
   return model.rules.find((rule) => rule.when === document['state'] && rule.from.includes(document['phase']))
 }
 
@@ -241,11 +243,20 @@ function why(progress: Progress, model: LifecycleModel, now: Date): string {
   return `, waiting for '${text(progress.waitingFor)}'${since}`
 }
 
-function deadlineNote(document: Document, model: LifecycleModel, now: Date): string {
+/** The deadline of its phase; undefined: it has none, or hasn't entered the phase yet. */
+export function deadlineOf(
+  document: Document,
+  model: LifecycleModel,
+): { readonly at: Date; readonly moveTo: string } | undefined {
   const deadline = model.phases.get(document['phase'])?.deadline
   const since = document[model.settings.progress]?.since
-  if (!deadline || !isReadable(since)) return ''
-  return `; at its deadline, ${until(new Date(since.getTime() + deadline.afterMs), now)}, it goes to ${deadline.moveTo}`
+  if (!deadline || !isReadable(since)) return undefined
+  return { at: new Date(since.getTime() + deadline.afterMs), moveTo: deadline.moveTo }
+}
+
+function deadlineNote(document: Document, model: LifecycleModel, now: Date): string {
+  const deadline = deadlineOf(document, model)
+  return deadline ? `; at its deadline, ${until(deadline.at, now)}, it goes to ${deadline.moveTo}` : ''
 }
 
 function holder(token: string): string {

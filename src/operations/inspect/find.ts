@@ -16,7 +16,7 @@ import { didYouMean } from '../../options/index.js'
 import { declaredLimits, keyNeedOf, type LifecycleModel, strayPhases } from '../../phases/index.js'
 import { idSpelt, idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
-import { inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
+import { type InForce, inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
 import { explain, whyOf, whyPaused } from './explain.js'
@@ -51,9 +51,7 @@ export async function readDocuments(
   filter: Filter<Document>,
   limit: number,
 ): Promise<Found[]> {
-  const { terms, pauses, cancels } = (await inForceIn(db, [model]))(model)
-  const { lockTimeoutMs } = terms
-  const paused = new Paused(pauses)
+  const inForce = (await inForceIn(db, [model]))(model)
   const pipeline = [
     { $match: filter },
     { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
@@ -61,7 +59,18 @@ export async function readDocuments(
     { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
   ]
   const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
-  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => {
+  const judge = judging(model, inForce)
+  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => judge(document, now))
+}
+
+/** Judges documents of a lifecycle by what is in force. */
+export function judging(
+  model: LifecycleModel,
+  { terms, pauses: all, cancels }: InForce,
+): (document: Document, now: Date) => Found {
+  const { lockTimeoutMs } = terms
+  const paused = new Paused(all)
+  return (document, now) => {
     const condition = conditionOf(document, model, now, lockTimeoutMs)
     const pauses = paused.of(document['phase'], document['_id'])
     const [pause] = pauses
@@ -69,11 +78,11 @@ export async function readDocuments(
     const explanation = explain(document, model, now, lockTimeoutMs, { pauses, cancel })
     const why = pause ? pauses.map(whyPaused).join('; ') : whyOf(document, model, condition, now)
     return { lifecycle: model.name, document, condition, explanation, why, pause, now }
-  })
+  }
 }
 
 /** The owner's request to the holder of a document. */
-const cancelOf = (id: unknown, by: string, cancels: readonly CancelRequest[]): CancelRequest | undefined =>
+export const cancelOf = (id: unknown, by: string, cancels: readonly CancelRequest[]): CancelRequest | undefined =>
   cancels.find(({ _id, claim }) => claim === claimOf(by) && idKey(_id) === idKey(id))
 
 /**

@@ -9,6 +9,7 @@ import {
   type PresentReplica,
   parseToken,
   REPLICAS_COLLECTION,
+  type ReplicaReport,
   type RunLifecycle,
   readLockTimeouts,
   readOwnFields,
@@ -57,6 +58,8 @@ export interface ReplicaState {
   readonly loopMs?: number
   /** The duration of its last tick. */
   readonly tickMs?: number
+  /** The slots of limits that it has leased, and those of them that it uses. */
+  readonly limits?: NonNullable<ReplicaReport['limits']>
   /** The documents that it still leases, read if it is dead or was asked for by name: at most 1,000 of each lifecycle. */
   readonly leased?: readonly LeasedDocument[]
 }
@@ -115,7 +118,8 @@ async function replicaStates(
   return { states: states.sort((a, b) => (a.name < b.name ? -1 : 1)), now: documents.now ?? reports.now ?? new Date(0) }
 }
 
-interface Read {
+/** Replicas as they were read, with the server's time. */
+export interface Read {
   readonly states: readonly ReplicaState[]
   readonly now: Date | undefined
 }
@@ -152,14 +156,24 @@ const isReport = (one: unknown): one is { name: string; seenAt: Date } => {
   return typeof name === 'string' && seenAt instanceof Date
 }
 
-async function described({ db, models }: System, deadAfterMs: number): Promise<Read> {
-  const collection = db.collection<{ _id: string }>(REPLICAS_COLLECTION)
-  const pipeline = [{ $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
-  const rows = await readOwnFields((how) => collection.aggregate(pipeline, how).toArray()).catch((error: unknown) => {
+const described = (system: System, deadAfterMs: number): Promise<Read> =>
+  replicasDescribed(system, deadAfterMs).catch((error: unknown) => {
     // A role of an earlier version.
-    if (isServerError(error, UNAUTHORIZED)) return []
+    if (isServerError(error, UNAUTHORIZED)) return { states: [], now: undefined }
     throw error
   })
+
+/**
+ * Reads what replicas of these lifecycles say of themselves.
+ * @throws MongoServerError 13 without the right to read that
+ */
+export async function replicasDescribed(
+  { db, models }: Pick<System, 'db' | 'models'>,
+  deadAfterMs = durationMs(DEAD_AFTER),
+): Promise<Read> {
+  const collection = db.collection<{ _id: string }>(REPLICAS_COLLECTION)
+  const pipeline = [{ $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
+  const rows = await readOwnFields((how) => collection.aggregate(pipeline, how).toArray())
   const known = new Set(models.map(({ name }) => name))
   const states = rows.flatMap(({ document, now }) => {
     const state = stateOf(document, now, deadAfterMs)
@@ -177,6 +191,7 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
     ...{ startedAt: isDate, version: isText, host: isText, pid: isNumber, pod: isText },
     ...{ loopMs: isNumber, tickMs: isNumber },
   }
+  const limits = Array.isArray(document['limits']) ? document['limits'].filter(isLeaseOfLimit) : []
   const usable = Object.entries(fields).filter(([field, is]) => is(document[field]))
   return {
     name,
@@ -185,12 +200,17 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
     seenAt,
     lifecycles: lifecycles.filter((one): one is LifecycleOfReplica => isText(one?.name)),
     ...Object.fromEntries(usable.map(([field]) => [field, document[field]])),
+    ...(limits.length > 0 && { limits }),
   }
 }
 
 const isDate = (value: unknown): value is Date => value instanceof Date && isValid(value)
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isNumber = (value: unknown): value is number => typeof value === 'number'
+const isLeaseOfLimit = (one: unknown): one is NonNullable<ReplicaReport['limits']>[number] => {
+  const { limit, leased, used } = Object(one) as Document
+  return isText(limit) && isNumber(leased) && isNumber(used)
+}
 
 /**
  * Reads the leased documents of replicas by the held range of the claim index. It takes one query per lifecycle, with the names of all the

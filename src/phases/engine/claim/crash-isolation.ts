@@ -256,7 +256,10 @@ function count(present: Present, most: number, isNew: boolean): void {
 }
 
 /** The number of suspects that may be held at the same time while one of them is on its nth claim without a recorded outcome. */
-function mostBeside({ maxClaims, concurrency }: IsolationSettings, claims: number): number {
+export function mostBeside(
+  { maxClaims, concurrency }: Pick<IsolationSettings, 'maxClaims' | 'concurrency'>,
+  claims: number,
+): number {
   // A document past its last claim is parked without calling its handler.
   if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
   return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
