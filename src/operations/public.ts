@@ -160,6 +160,7 @@ const requestOf = (lifecycles: readonly string[]) =>
     atMost: t.optional(t.whole(1, MOST.atMost)),
     rate: t.optional(t.whole(1, MOST.rate)),
     concurrency: t.optional(t.whole(1, MOST.concurrency)),
+    cause: t.optional(t.text),
     ...ASKED_BY,
   } satisfies t.TypesOf<OperationRequest>)
 

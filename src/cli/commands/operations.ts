@@ -69,6 +69,7 @@ interface RunFlags extends Options {
   readonly concurrency?: number
   readonly dryRun?: true
   readonly reason?: string
+  readonly for?: string
 }
 
 function registerRun(operations: Command, context: CliContext): void {
@@ -95,6 +96,7 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--rate <n>', 'at most so many in a second (default: 1000)', countFrom)
     .option('--concurrency <n>', 'at most so many at once (default: 8)', countFrom)
     .option('--id <id>', 'what it is called: a second one is refused, so that a script may be run again')
+    .option('--for <cause>', 'the id of the cause that it is for: phaselock causes shows it when the cause comes back')
     .option('--dry-run', 'only show what would be done')
     .option('--yes', 'do it without asking')
     .action(async (action: string, _options: RunFlags, sub: Command) => {
@@ -126,6 +128,7 @@ function requestFrom(action: string, options: RunFlags): OperationRequest {
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
     ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, reason, by: byFrom(options) },
+    cause: options.for,
     selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, on, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },

@@ -73,6 +73,8 @@ export interface OperationDocument {
   readonly by: string
   /** The reason; null if none was given. */
   readonly why: string | null
+  /** The cause that it was begun for, by the id of its row or as its documents recorded it; absent: none was named. */
+  readonly cause?: string
   /** The number of documents after which it ends. */
   readonly atMost: number
   /** The maximum number of documents per second. */

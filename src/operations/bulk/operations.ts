@@ -60,6 +60,8 @@ export interface OperationRequest {
   readonly by: string
   /** The reason. Default: none is given. */
   readonly reason?: string | undefined
+  /** The id of the cause that it is for: 12 hex digits. The list of causes shows it as what was done before. Default: none. */
+  readonly cause?: string | undefined
 }
 
 /** The documents that an operation would act on. */
@@ -75,6 +77,8 @@ export interface OperationPreview {
 }
 
 const DEFAULT_AT_MOST = 10_000
+/** The id of a cause. */
+const CAUSE = /^[a-f\d]{12}$/
 const OPERATION_ID = /^[a-z\d][\w.-]{0,99}$/i
 const EXAMPLES = 5
 
@@ -118,6 +122,8 @@ async function checked(system: System, { action, selection, ...request }: Operat
       throw new UsageError(`${name}: expected a whole number from 1 to ${MOST[name]}, got ${value}`)
   if (id !== undefined && !OPERATION_ID.test(id))
     throw new UsageError(`id: expected a letter or digit, then up to 99 more, '.', '_' or '-', got '${id}'`)
+  if (request.cause !== undefined && !CAUSE.test(request.cause))
+    throw new UsageError(`cause: expected the id of a cause, 12 hex digits, got '${request.cause}'`)
   const model = modelOf(system, selection.lifecycle)
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
   const unknown = Object.keys(options).find((name) => !actions[action].takes.includes(name))
@@ -156,6 +162,7 @@ export async function beginOperation(system: System, request: OperationRequest):
     _id: id,
     ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
     ...{ by: request.by, why: request.reason ?? null, atMost, rate: request.rate ?? 1_000 },
+    ...(request.cause !== undefined && { cause: request.cause }),
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const { _id } = document
