@@ -3,6 +3,7 @@ import { packageVersion } from '../config/index.js'
 import { nearest } from '../options/index.js'
 import { registerBackfills } from './commands/backfills.js'
 import { registerCallbacks } from './commands/callbacks.js'
+import { registerCauses } from './commands/causes.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerCount } from './commands/count.js'
@@ -93,6 +94,7 @@ export async function buildProgram(context: CliContext, quiet = false, argv: rea
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
   registerStatus(program, context)
+  registerCauses(program, context)
   registerReplicas(program, context)
   registerLifecycles(program, context)
   registerLimits(program, context)

@@ -14,6 +14,8 @@ import * as regions from './act/regions.js'
 import * as registrations from './act/registrations.js'
 import * as schedules from './act/schedules.js'
 import * as bulk from './bulk/operations.js'
+import * as acknowledge from './causes/acknowledge.js'
+import * as causesOf from './causes/causes.js'
 import * as check from './check/check.js'
 import * as foreground from './foreground.js'
 import * as count from './inspect/count.js'
@@ -58,7 +60,7 @@ const SCOPE = { lifecycle: text, phase: text, id: text, limit: text, key: text }
 const RECORDS = { id: text, lifecycle: text, since: date, until: date, limit: upTo(10_000) }
 const TROUBLE = { parked: flag, bugs: flag, failing: flag, waiting: flag, on: text }
 const AN_OPERATION = request({
-  ...{ id: text, action: aText, by: aText, reason: text },
+  ...{ id: text, action: aText, by: aText, reason: text, cause: text },
   selection: t.partOf({
     lifecycle: aText,
     filter: t.optional(fields),
@@ -167,6 +169,16 @@ export const workOnOperations = of(
   ['ids', t.list(aName, t.expecting('a list of ids'))],
   anything('options'),
 )
+
+export const causes = of(causesOf.causes, onSystem)
+export const causeNamed = of(causesOf.causeNamed, onSystem, named('id'))
+export const ackCause = of(
+  acknowledge.ackCause,
+  onSystem,
+  named('id'),
+  request({ by: aText, until: anything('until')[1], note: text }),
+)
+export const unackCause = of(acknowledge.unackCause, onSystem, named('id'))
 
 export const checkDatabase = of(check.checkDatabase, ['options', t.partOf({ db: t.aDatabase, models, repair: flag })])
 

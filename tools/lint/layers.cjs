@@ -25,7 +25,7 @@ const LAYERS = [
  */
 const ROOMS = {
   'src/tasks': [['api-gateway'], ['runtime-domain'], ['kit']],
-  'src/operations': [['status'], ['check', 'pauses'], ['bulk'], ['why'], ['act'], ['inspect'], ['system']],
+  'src/operations': [['status'], ['causes'], ['check', 'pauses'], ['bulk'], ['why'], ['act'], ['inspect'], ['system']],
   'src/kubernetes': [['recovery', 'regions'], ['orphans', 'watch'], ['cluster'], ['readiness'], ['api']],
   'src/schedules': [['definition'], ['cron']],
   'src/phases': [

@@ -106,7 +106,8 @@ export async function holderNamedBy(system: System, token: string): Promise<Repl
   return states.find((state) => state.name === name)
 }
 
-async function replicaStates(
+/** The same without the leased documents. */
+export async function replicaStates(
   system: System,
   deadAfter: string,
 ): Promise<{ readonly states: readonly ReplicaState[]; readonly now: Date }> {

@@ -43,6 +43,8 @@ export type Obstacle =
     }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
   | { readonly reason: 'lockChangedHands'; readonly name: string }
+  | { readonly reason: 'noCause'; readonly id: string }
+  | { readonly reason: 'acknowledgedByAnother'; readonly id: string; readonly by: string }
 
 /** An operation was refused and did nothing. The class is the kind of refusal; the message has the problem and the advice. */
 export abstract class OperationError extends Error {

@@ -1,0 +1,146 @@
+import { isServerError } from '../../database/index.js'
+import { CENSUS_OLD_MS, lookAtCensus } from '../../phases/index.js'
+import type { Count } from '../inspect/count-text.js'
+import { NotFound, UsageError } from '../system/errors.js'
+import type { System } from '../system/system.js'
+import { hasDoubled } from './acks.js'
+import { changesBefore } from './before.js'
+import { documentRows } from './document-rows.js'
+import { helpedBefore } from './helped.js'
+import { type Quiet, quietOf } from './quiet.js'
+import { readChanges, readEnded, readSources, type Sources } from './read.js'
+import { type CauseRow, causeId, type FoundCause, inOrder, isAcknowledged, MOST_ROWS } from './row.js'
+import { scheduleRows } from './schedule-rows.js'
+import { systemRows } from './system-rows.js'
+
+const UNAUTHORIZED = 13
+
+/** All that needs a person. Times are the server's. */
+export interface Causes {
+  readonly now: Date
+  /** The time of the oldest census that it rests on; null: there is none. */
+  readonly asOf: Date | null
+  /** True if that is so long ago that it has to be said. */
+  readonly isOld: boolean
+  /** At most 50, those that somebody deals with last. */
+  readonly rows: readonly CauseRow[]
+  /** The number of rows that were left out; an estimate if a census has left out some. */
+  readonly more: Count
+  /** The number of all that nobody deals with. */
+  readonly needsYou: number
+  /** The lifecycles of which no census was taken, so that nothing is known of their documents: without a replica, or with older ones only. */
+  readonly noCensus: readonly string[]
+  /** What this user may not read, so that nothing is known of it. */
+  readonly unread: readonly string[]
+  /** What there is to say if nothing needs a person. */
+  readonly quiet: Quiet
+}
+
+/**
+ * What needs a person: one row for each thing, the most severe kind first, and of a kind the oldest first. It reads the census, what replicas report and
+ * Phaselock's own collections, and no document of a lifecycle.
+ * @example (await causes(system)).rows[0] // { id: '3f9a0c1b22d4', kind: 'park', lifecycle: 'order', text: 'parked in Packing: no paper', documents: { n: 12 }, ... }
+ */
+export async function causes(system: System): Promise<Causes> {
+  const unread: string[] = []
+  const sources = await lookedAt(system, unread)
+  const { now, census, lifecycles } = sources
+  const all = rowsOf(sources)
+  const rows = await told(system, all.slice(0, MOST_ROWS), sources, unread)
+  const asOf = oldestOf([...census.values()].map(({ at }) => at))
+  return {
+    ...{ now, asOf, isOld: asOf !== null && now.getTime() - asOf.getTime() > CENSUS_OLD_MS },
+    ...{ rows, more: moreOf(sources, all), needsYou: all.filter((row) => !isAcknowledged(row)).length },
+    ...{ noCensus: lifecycles.filter((name) => !census.has(name)), unread, quiet: quietOf(sources) },
+  }
+}
+
+/**
+ * One row, also if the list leaves it out.
+ * @param id its id, or the cause that documents recorded
+ * @throws NotFound if there is no such row now; UsageError if several have that cause
+ */
+export async function causeNamed(system: System, id: string): Promise<{ readonly row: CauseRow; readonly now: Date }> {
+  const unread: string[] = []
+  const sources = await lookedAt(system, unread)
+  const [row] = await told(system, [rowMeant(rowsOf(sources), id)], sources, unread)
+  return { row: row!, now: sources.now }
+}
+
+async function lookedAt(system: System, unread: string[]): Promise<Sources> {
+  // Reading alone must not need the right to write.
+  await lookAtCensus(system.db).catch((error: unknown) =>
+    isServerError(error, UNAUTHORIZED) ? undefined : Promise.reject(error),
+  )
+  return readSources(system, (source) => unread.push(source))
+}
+
+/** Rows with what changed before, and what helped. */
+async function told(
+  system: System,
+  rows: readonly CauseRow[],
+  sources: Sources,
+  unread: string[],
+): Promise<CauseRow[]> {
+  const names = [...new Set(rows.flatMap(({ id, cause }) => (cause === undefined ? [id] : [id, cause])))]
+  const [changes, ended] = await Promise.all([
+    readChanges(system, rows, sources, (source) => unread.push(source)),
+    readEnded(system, names),
+  ])
+  return rows.map((row) => ({
+    ...row,
+    before: changesBefore(row, changes),
+    helped: helpedBefore(row, ended, sources.now),
+  }))
+}
+
+/** The row with an id, or the only one with a cause that documents recorded. @throws NotFound; UsageError if several have it */
+function rowMeant(rows: readonly CauseRow[], id: string): CauseRow {
+  const own = rows.find((row) => row.id === id)
+  if (own) return own
+  const [found, ...others] = rows.filter(({ cause }) => cause === id)
+  if (found === undefined)
+    throw new NotFound(
+      `there is no cause ${id} now: it is gone, or never was`,
+      { reason: 'noCause', id },
+      'see: phaselock causes',
+    )
+  if (others.length === 0) return found
+  const ids = [found, ...others].map((row) => `${row.id} (${row.lifecycle}, ${row.kind})`).join(', ')
+  throw new UsageError(`several rows have the cause ${id}: ${ids}`, undefined, 'name one of them by its id')
+}
+
+/** The rows of all sources in their order, with their acknowledgements. */
+export function rowsOf(sources: Sources): CauseRow[] {
+  const { now, census, pauses, acks, schedules } = sources
+  const found: FoundCause[] = [
+    ...systemRows(sources),
+    ...[...census.values()].flatMap((one) => documentRows({ census: one, flow: undefined, pauses, now })),
+    ...scheduleRows(schedules, now),
+  ]
+  const rows = found.map(({ key, action, ...row }): CauseRow => {
+    const id = causeId({ ...row, key })
+    const ack = acks.get(id)
+    return {
+      ...{ id, ...row, before: [], helped: [] },
+      ...(action && { action: action(id) }),
+      ...(ack && {
+        ack: {
+          ...{ by: ack.by, note: ack.note, since: ack.since, until: ack.until },
+          doubled: hasDoubled(ack, row.documents),
+        },
+      }),
+    }
+  })
+  return rows.sort(inOrder)
+}
+
+function moreOf({ census }: Sources, all: readonly CauseRow[]): Count {
+  const left = [...census.values()].reduce((sum, one) => sum + one.moreErrors + one.moreParks, 0)
+  const n = Math.max(0, all.length - MOST_ROWS) + left
+  // Not each group that a census has left out is a row.
+  return left > 0 ? { n, about: true } : { n }
+}
+
+const oldestOf = (times: readonly Date[]): Date | null =>
+  times.reduce<Date | null>((oldest, one) => (oldest === null || one < oldest ? one : oldest), null)

@@ -1,0 +1,161 @@
+import type { Document } from 'mongodb'
+import { isServerError, protocolCollection } from '../../database/index.js'
+import { LIFECYCLES_COLLECTION, readDuties, readLockTimeouts, readOwnFields } from '../../lock/index.js'
+import { AUDIT_COLLECTION, readCensus } from '../../phases/index.js'
+import { OPERATION_LIFECYCLE, OPERATIONS_COLLECTION } from '../bulk/operation.js'
+import { listOperations } from '../bulk/operations.js'
+import { replicaStates } from '../inspect/replicas.js'
+import { listPauses } from '../pauses/pause.js'
+import type { System } from '../system/system.js'
+import { readAcks } from './acks.js'
+import { type ChangeSources, type Dated, windowOf } from './before.js'
+import type { EndedOperation } from './helped.js'
+import type { ScheduleSeen } from './schedule-rows.js'
+
+const MOST_MS = 5_000
+const UNAUTHORIZED = 13
+const MOST_OPERATIONS = 100
+/** The most schedules that are looked at. */
+const MOST_SCHEDULES = 1_000
+
+/** A source that this user's role may not read, as one of an earlier version may not: said, and taken as empty. */
+export type Unread = (source: string) => unknown
+
+async function ifAllowed<T>(reading: Promise<T>, otherwise: T, source: string, unread: Unread): Promise<T> {
+  return reading.catch((error: unknown) => {
+    if (!isServerError(error, UNAUTHORIZED)) throw error
+    unread(source)
+    return otherwise
+  })
+}
+
+/** What the rows are made from. Reads no document of a lifecycle. */
+export async function readSources(system: System, unread: Unread) {
+  const { db } = system
+  const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
+  const lifecycles = models.map(({ name }) => name)
+  const [{ census, now }, { states: replicas }, { duties }, { operations }, { pauses }, acks, timeouts, schedules] =
+    await Promise.all([
+      readCensus(db),
+      replicaStates({ ...system, models }, '30s'),
+      ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
+      listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
+      listPauses(system),
+      readAcks(db),
+      readLockTimeouts(db, lifecycles),
+      ifAllowed(schedulesOf(system), [], 'schedules', unread),
+    ])
+  const leaseMs = new Map(
+    models.map(({ name, settings }) => [name, timeouts.get(name)?.dueMs ?? settings.lockTimeoutMs]),
+  )
+  const own = new Map([...census].filter(([name]) => lifecycles.includes(name)))
+  return { now, lifecycles, census: own, replicas, duties, operations, pauses, acks, leaseMs, schedules }
+}
+
+export type Sources = Awaited<ReturnType<typeof readSources>>
+
+function schedulesOf({ db, collections }: System): Promise<ScheduleSeen[]> {
+  const projection = { phase: 1, broken: 1, nextRunAt: 1, 'lastSuccess.at': 1, lastFailure: 1 }
+  const schedules = protocolCollection(db, collections?.schedules ?? 'schedules')
+  const limited = { projection, sort: { _id: 1 }, limit: MOST_SCHEDULES, maxTimeMS: MOST_MS } as const
+  return readOwnFields((how) => schedules.find({}, { ...limited, ...how }).toArray()) as Promise<ScheduleSeen[]>
+}
+
+/** The most audit entries that are read for one window. */
+const MOST_OF_WINDOW = 100
+const MOST_OF_AUDIT = 10
+
+/** What changed in the windows of some rows: of the audit with one command for all of them. */
+export async function readChanges(
+  { db }: System,
+  rows: readonly Dated[],
+  { lifecycles, replicas, pauses }: Pick<Sources, 'lifecycles' | 'replicas' | 'pauses'>,
+  unread: Unread,
+): Promise<ChangeSources> {
+  const windows = new Map(
+    rows.flatMap((row) => {
+      const window = windowOf(row)
+      return window ? [[`${row.lifecycle} ${window.to.getTime()}`, { ...window, lifecycle: row.lifecycle }]] : []
+    }),
+  )
+  const [first, ...others] = [...windows.values()].map(({ from, to, lifecycle }): Document[] => [
+    { $match: { at: { $gte: from, $lte: to } } },
+    { $sort: { at: -1 } },
+    { $limit: MOST_OF_WINDOW },
+    // What people did with single documents is in these documents' histories.
+    {
+      $match: {
+        document: { $exists: false },
+        ...(lifecycle !== undefined && { lifecycle: { $in: [null, lifecycle] } }),
+      },
+    },
+    { $limit: MOST_OF_AUDIT },
+    { $project: { _id: 0, at: 1, by: 1, action: 1, target: 1, lifecycle: 1, outcome: 1 } },
+  ])
+  const union = others.map((pipeline) => ({ $unionWith: { coll: AUDIT_COLLECTION, pipeline } }))
+  const reading = first
+    ? protocolCollection(db, AUDIT_COLLECTION)
+        .aggregate<ChangeSources['audit'][number]>([...first, ...union], { maxTimeMS: MOST_MS })
+        .toArray()
+    : Promise.resolve([])
+  const [found, entries] = await Promise.all([ifAllowed(reading, [], 'audit', unread), datedChanges(db, lifecycles)])
+  // Two windows may overlap.
+  const audit = [...new Map(found.map((one) => [JSON.stringify(one), one])).values()].filter(
+    ({ at }) => at instanceof Date,
+  )
+  return { audit, replicas, pauses, entries }
+}
+
+async function datedChanges(db: System['db'], lifecycles: readonly string[]): Promise<ChangeSources['entries']> {
+  const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
+  const projection = { lockTimeout: 1, lockTimeoutWas: 1, lockTimeoutSince: 1 }
+  const found = await readOwnFields((how) =>
+    entries.find({ _id: { $in: [...lifecycles] } }, { projection, maxTimeMS: MOST_MS, ...how }).toArray(),
+  )
+  return found.flatMap(({ _id, lockTimeout, lockTimeoutWas: was, lockTimeoutSince: at }: Document) =>
+    at instanceof Date
+      ? [{ at, lifecycle: String(_id), what: `lockTimeout changed from ${was} to ${lockTimeout} ms` }]
+      : [],
+  )
+}
+
+const MOST_ENDED = 200
+
+/** Operations that have ended and were begun for one of these causes, the newest first. */
+export async function readEnded({ db }: System, causes: readonly string[]): Promise<EndedOperation[]> {
+  if (causes.length === 0) return []
+  const projection = {
+    action: 1,
+    lifecycle: 1,
+    by: 1,
+    cause: 1,
+    createdAt: 1,
+    phase: 1,
+    'counts.done': 1,
+    'progress.since': 1,
+  }
+  const filter: Document = { phase: { $in: ['Done', 'Aborted'] }, cause: { $in: [...causes] } }
+  const found = await readOwnFields((how) =>
+    protocolCollection(db, OPERATIONS_COLLECTION)
+      .find(filter, { projection, sort: { createdAt: -1 }, limit: MOST_ENDED, maxTimeMS: MOST_MS, ...how })
+      .toArray(),
+  )
+  return found.flatMap(({ _id, phase, createdAt, counts, progress, ...rest }: Document): EndedOperation[] => {
+    const endedAt: unknown = progress?.since
+    if (!(endedAt instanceof Date)) return []
+    const begunAt = createdAt instanceof Date ? createdAt : endedAt
+    const { action, lifecycle, by, cause } = rest
+    return [
+      {
+        ...{
+          _id: String(_id),
+          action: String(action),
+          lifecycle: String(lifecycle),
+          by: String(by),
+          cause: String(cause),
+        },
+        ...{ begunAt, endedAt, ended: phase, done: typeof counts?.done === 'number' ? counts.done : 0 },
+      },
+    ]
+  })
+}

@@ -1,0 +1,158 @@
+import type { Duty } from '../../lock/index.js'
+import { typed } from '../../options/index.js'
+import { formatMs } from '../../time/index.js'
+import type { OperationState } from '../bulk/operations.js'
+import type { ReplicaState } from '../inspect/replicas.js'
+import type { CauseAction, FoundCause } from './row.js'
+
+/** What is known of replicas and of Phaselock's own work. */
+export interface SystemSeen {
+  /** The server's time. */
+  readonly now: Date
+  /** All lifecycles but that of operations. */
+  readonly lifecycles: readonly string[]
+  readonly replicas: readonly ReplicaState[]
+  /** The lockTimeout in force, in ms, by lifecycle. */
+  readonly leaseMs: ReadonlyMap<string, number>
+  readonly duties: readonly Duty[]
+  /** Those that haven't ended. */
+  readonly operations: readonly OperationState[]
+}
+
+/** A duty is late that nobody has begun for so many of its intervals, and for this time. */
+const LATE_AFTER = 3
+const LATE_AFTER_MS = 60_000
+
+const NONE = { trend: 'unknown', ids: [], versions: [] } as const
+const command =
+  (text: string, preview: string): (() => CauseAction) =>
+  () => ({ command: text, preview })
+
+/** The rows of replicas, operations and duties. */
+export function systemRows(seen: SystemSeen): FoundCause[] {
+  const { lifecycles, replicas, operations } = seen
+  const live = replicas.filter((one) => one.live)
+  return [
+    ...(live.length === 0 && lifecycles.length > 0 ? [noReplica(seen)] : []),
+    ...(live.length > 0
+      ? lifecycles.filter((name) => !live.some(runs(name))).map((name) => noReplicaOf(name, seen))
+      : []),
+    ...replicas.filter((one) => !one.live).flatMap((one) => deadReplica(one, seen)),
+    ...operations.flatMap((one) => stuckOperation(one, seen)),
+    // If no replica is there to do a duty, that is said already.
+    ...seen.duties.filter((one) => isSomeonesDuty(one, seen, live)).flatMap((one) => badDuty(one, seen)),
+  ]
+}
+
+const runs =
+  (lifecycle: string) =>
+  ({ lifecycles }: ReplicaState): boolean =>
+    lifecycles.some(({ name }) => name === lifecycle)
+
+/** When the last of some replicas was seen; null: there is no trace of one. */
+const lastSeenOf = (replicas: readonly ReplicaState[]): Date | null =>
+  replicas.reduce<Date | null>((last, { seenAt }) => (last === null || seenAt > last ? seenAt : last), null)
+
+function noReplica({ replicas, now }: SystemSeen): FoundCause {
+  const since = lastSeenOf(replicas)
+  return {
+    ...{ kind: 'no-replica', key: [], text: 'no replica is running', documents: null, ...NONE },
+    ...{ oldest: since, firstSeen: since, lastSeen: now, action: command('phaselock start', 'phaselock replicas') },
+  }
+}
+
+function noReplicaOf(lifecycle: string, { replicas, now }: SystemSeen): FoundCause {
+  const since = lastSeenOf(replicas.filter(runs(lifecycle)))
+  return {
+    ...{ kind: 'no-replica-of', key: [], lifecycle, text: 'no live replica runs it', documents: null, ...NONE },
+    ...{ oldest: since, firstSeen: since, lastSeen: now, action: command('phaselock start', 'phaselock lifecycles') },
+  }
+}
+
+/** A dead replica whose leases aren't over: those of its last beat, as long as a lockTimeout after it. */
+function deadReplica({ name, seenAt, lifecycles, version }: ReplicaState, { now, leaseMs }: SystemSeen): FoundCause[] {
+  const ends = (lifecycle: string) => seenAt.getTime() + (leaseMs.get(lifecycle) ?? 0)
+  const leased = lifecycles.filter((one) => ends(one.name) > now.getTime())
+  const held = leased.reduce((sum, one) => sum + (typeof one.held === 'number' ? one.held : 0), 0)
+  if (held === 0) return []
+  const until = new Date(Math.max(...leased.map((one) => ends(one.name))))
+  const show = `phaselock replicas ${typed(name)}`
+  return [
+    {
+      ...{ kind: 'dead-replica', key: [name], ...NONE, documents: { n: held, about: true } },
+      text: `held by ${name} at its last beat; it is dead, and others wait for its leases until ${until.toISOString()}`,
+      ...{ oldest: seenAt, firstSeen: seenAt, lastSeen: now, versions: version === undefined ? [] : [version] },
+      action: command(show, show),
+    },
+  ]
+}
+
+function stuckOperation(
+  { _id, condition, problem, createdAt, expected, counts }: OperationState,
+  { now }: SystemSeen,
+): FoundCause[] {
+  if (condition !== 'Parked' && condition !== 'Waiting') return []
+  const is =
+    condition === 'Parked' ? `is parked: ${problem ?? 'nobody knows why'}` : 'is unfinished, and nobody works on it'
+  return [
+    {
+      ...{ kind: 'operation', key: [_id], ...NONE, documents: { n: Math.max(0, expected - counts.seen), about: true } },
+      ...{ text: `left of operation ${_id}, which ${is}`, ids: [_id] },
+      ...{ oldest: createdAt ?? null, firstSeen: createdAt ?? null, lastSeen: now },
+      action: command(
+        `phaselock operations ${condition === 'Parked' ? 'abort' : 'resume'} ${typed(_id)}`,
+        `phaselock operations show ${typed(_id)}`,
+      ),
+    },
+  ]
+}
+
+/** The lifecycle of a duty that each lifecycle has, such as `census of order`. */
+const ofLifecycle = /^(?:census|sweep) of (.+)$/
+
+function isSomeonesDuty({ name }: Duty, { duties }: SystemSeen, live: readonly ReplicaState[]): boolean {
+  const lifecycle = ofLifecycle.exec(name)?.[1]
+  if (lifecycle === undefined) return live.length > 0
+  // The census is the sweep's successor: after an update nobody sweeps any more.
+  if (name.startsWith('sweep ') && duties.some((one) => one.name === `census of ${lifecycle}`)) return false
+  return live.some(runs(lifecycle))
+}
+
+function badDuty({ name, everyMs, begunAt, error, tookMs, foundAt, by }: Duty, { now }: SystemSeen): FoundCause[] {
+  const ageMs = now.getTime() - begunAt.getTime()
+  const row = (text: string, since: Date | null): FoundCause[] => [
+    {
+      ...{ kind: 'duty', key: [name], text: `the duty '${name}' ${text}`, documents: null, ...NONE },
+      ...{
+        oldest: since,
+        firstSeen: since,
+        lastSeen: begunAt,
+        action: command(`phaselock replicas ${typed(by)}`, 'phaselock status'),
+      },
+    },
+  ]
+  if (error !== null) return row(`failed: ${error}`, foundAt ?? begunAt)
+  if (ageMs > Math.max(LATE_AFTER * everyMs, LATE_AFTER_MS))
+    return row(`was begun ${formatMs(ageMs)} ago, and is due each ${formatMs(everyMs)}`, begunAt)
+  return tookMs === null && ageMs > Math.max(everyMs, LATE_AFTER_MS)
+    ? row(`has not ended since ${formatMs(ageMs)}`, begunAt)
+    : []
+}
+
+/** Replicas that do not run the same: what distinguishes them, in words. */
+export interface MixedVersions {
+  readonly lifecycle: string | undefined
+  readonly text: string
+  /** The documents that only some of them handle; null: not known. */
+  readonly documents: FoundCause['documents']
+  readonly versions: readonly string[]
+  /** When the newest of them started. */
+  readonly since: Date | null
+}
+
+/** The rows of replicas that do not run the same. */
+export const versionRows = (mixed: readonly MixedVersions[], now: Date): FoundCause[] =>
+  mixed.map(({ lifecycle, text, documents, versions, since }) => ({
+    ...{ kind: 'versions', key: [], lifecycle, text, documents, ...NONE, versions },
+    ...{ oldest: since, firstSeen: since, lastSeen: now, action: command('phaselock replicas', 'phaselock replicas') },
+  }))
