@@ -112,8 +112,9 @@ function mayReplace({ version: own }: Write, { version, fenceBelow }: Condition)
   return { $and: [isLive, { $or: cases }] }
 }
 
+/** The version and the fence are this package's own: they can't be read as expressions. */
 const fieldsOf = ({ encoded, version, ttlMs, fence }: Write): Document => ({
-  ...{ value: literal(encoded), version: literal(version), fence: literal(fence), at: '$$NOW' },
+  ...{ value: literal(encoded), version, fence, at: '$$NOW' },
   expiresAt: ttlMs === undefined ? '$$REMOVE' : { $add: ['$$NOW', ttlMs] },
 })
 
