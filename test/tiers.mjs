@@ -12,7 +12,7 @@ const SYSTEM = [
   'deploy/**',
   // Named locks on PostgreSQL, MySQL, Redis and beside Java; the servers themselves.
   'state/store/{conformance-redis,mongodb-away,processes,redis-server}.test.ts',
-  'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down,redis-quorum,mysql}.test.ts',
+  'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down,redis-quorum,redis-quorum-drift,mysql}.test.ts',
   'tools/**',
   // A database that is away for seconds.
   'state/logins-away.test.ts',
