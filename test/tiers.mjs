@@ -29,7 +29,7 @@ const SYSTEM = [
   'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-isolation}.test.ts',
   // Repositories that git reads, and servers in front of it.
   'repositories/git/**',
-  'repositories/sync/{sync,late,model,faults}.test.ts',
+  'repositories/sync/{sync,late,one-writer,model,faults}.test.ts',
   // A Nest app whose replica works by itself.
   'repositories/nest.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.

@@ -1,19 +1,10 @@
 import { expect, test } from '@jest/globals'
-import { chunksOf, memory } from 'phaselock-repositories'
+import { memory } from 'phaselock-repositories'
 import { gate } from '../../support/thing.js'
-import { countingEmbeddings, pointsOf, sha1, useRepositories } from './support.js'
+import { countingEmbeddings, pointsOf, truthOf, useRepositories } from './support.js'
 
 const { database, world, settled, created, synced } = useRepositories()
 
-const SIZE = { characters: 100, overlap: 20 }
-const truth = (files: Readonly<Record<string, string>>) =>
-  Object.entries(files)
-    .flatMap(([path, text]) =>
-      chunksOf(text, SIZE).map(
-        ({ lines, text: part }) => `${path}:${lines.from}-${lines.to} ${sha1(part).slice(0, 8)}`,
-      ),
-    )
-    .sort()
 const filesOf = (name: string, count = 450) =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`f${i}`, `${name} ${i}\n`]))
 const syncs = () => database.db.collection<{ _id: string; next?: number }>('RepositorySync')
@@ -66,7 +57,7 @@ test('a replica that was paused past its lease: another one goes on at its batch
   const records = await second.repos.files('r')
   go.open()
   await running
-  expect(await pointsOf(store)).toEqual(truth(files))
+  expect(await pointsOf(store)).toEqual(truthOf(files))
   expect(await second.repos.files('r')).toEqual(records)
   expect(await syncs().findOne({})).toMatchObject({ phase: 'Completed', filesIndexed: 450 })
 })
@@ -88,13 +79,13 @@ test('what a paused replica adds anew after a later commit was synced, the next 
   const files = { ...filesOf('new', 5), more: 'more\n' }
   first.origin.commit(files)
   await synced(second)
-  expect(await pointsOf(store)).toEqual(truth(files))
+  expect(await pointsOf(store)).toEqual(truthOf(files))
   go.open()
   await running
   // Five files have a point too many; five that are gone have points and records again.
   expect((await second.repos.files('r')).length).toBe(11)
   expect(await synced(second)).toMatchObject({ status: 'completed', counters: { mended: 5, deleted: 0 } })
-  expect(await pointsOf(store)).toEqual(truth(files))
+  expect(await pointsOf(store)).toEqual(truthOf(files))
   expect((await second.repos.files('r')).map(({ path }) => path)).toEqual(['f0', 'f1', 'f2', 'f3', 'f4', 'more'])
 })
 
@@ -118,6 +109,69 @@ test('points and records of files that are gone, written by a replica that was p
   expect(await pointsOf(store)).toHaveLength(5)
   expect(await second.repos.files('r')).toHaveLength(5)
   expect(await synced(second)).toMatchObject({ status: 'completed', rounds: 1 })
-  expect(await pointsOf(store)).toEqual(truth(filesOf('old', 3)))
+  expect(await pointsOf(store)).toEqual(truthOf(filesOf('old', 3)))
   expect(await second.repos.files('r')).toHaveLength(3)
+})
+
+test.each([
+  ['all of it', false],
+  ['its points alone, because its replica ends before the records', true],
+])(
+  'a late batch of a commit that was force-pushed away, for files that a later sync found unchanged, does not pass as in sync: %s',
+  async (_, ends) => {
+    const { store, first, second, began, go, expire } = paused(2)
+    const files = filesOf('good', 5)
+    first.origin.commit(files)
+    await created(first)
+    first.origin.commit(filesOf('bad', 5))
+    await first.repos.sync('r')
+    const running = (async () => {
+      for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
+    })()
+    await Promise.race([began.wait, running])
+    await second.repos.cancel('r')
+    await expire()
+    expect(await settled(second, 'r')).toMatchObject({ status: 'failed' })
+    first.origin.commit(files)
+    expect(await synced(second)).toMatchObject({ status: 'completed', counters: { unchanged: 5 } })
+    const { delete: remove } = store
+    if (ends)
+      store.delete = async (...args) => {
+        store.delete = remove
+        await remove.apply(store, args)
+        throw new Error('killed')
+      }
+    go.open()
+    await running
+    // As many points and records as there must be, all of them of the other commit.
+    expect(await pointsOf(store)).toEqual(truthOf(filesOf('bad', 5)))
+    expect(await synced(second)).toMatchObject({ status: 'completed', counters: { changed: 5 } })
+    expect(await pointsOf(store)).toEqual(truthOf(files))
+  },
+)
+
+test('a late batch that comes while a later sync works: that sync finds it by itself', async () => {
+  const { store, first, second, began, go, expire } = paused(2)
+  const files = filesOf('good', 5)
+  first.origin.commit(files)
+  await created(first)
+  first.origin.commit(filesOf('bad', 5))
+  await first.repos.sync('r')
+  const running = (async () => {
+    for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
+  })()
+  await Promise.race([began.wait, running])
+  await second.repos.cancel('r')
+  await expire()
+  await settled(second, 'r')
+  first.origin.commit({ ...files, more: 'more\n' })
+  const { upsert } = second.store
+  second.store.upsert = async (...args) => {
+    second.store.upsert = upsert
+    go.open()
+    await running
+    return upsert.apply(second.store, args)
+  }
+  expect(await synced(second)).toMatchObject({ status: 'completed', rounds: 1 })
+  expect(await pointsOf(store)).toEqual(truthOf({ ...files, more: 'more\n' }))
 })

@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals'
 import { Unavailable } from 'phaselock'
-import { chunksOf, memory, type VectorStore } from 'phaselock-repositories'
+import { memory, type VectorStore } from 'phaselock-repositories'
 import { randomNumbers } from '../../support/random.js'
-import { pointsOf, sha1, useRepositories } from './support.js'
+import { pointsOf, truthOf, useRepositories } from './support.js'
 
 /** `PHASELOCK_TEST_SEEDS=1000` goes through more of them; `PHASELOCK_TEST_SEED=7` through one. */
 const COUNT = Number(process.env['PHASELOCK_TEST_SEEDS'] ?? 12)
@@ -12,17 +12,6 @@ const seeds = ONE === undefined ? Array.from({ length: COUNT }, (_, i) => i + 1)
 const { world, created, synced } = useRepositories()
 
 type Files = Record<string, string>
-const SIZE = { characters: 100, overlap: 20 }
-
-/** What a store must hold of a commit. */
-const truth = (files: Files): string[] =>
-  Object.entries(files)
-    .flatMap(([path, text]) =>
-      chunksOf(text, SIZE).map(
-        ({ lines, text: part }) => `${path}:${lines.from}-${lines.to} ${sha1(part).slice(0, 8)}`,
-      ),
-    )
-    .sort()
 
 /**
  * A store whose calls fail before or after they were done, and that repeats writes of former steps later: those of a replica that was paused past its
@@ -106,7 +95,7 @@ test.each(seeds)(
     one.origin.before = () => {}
     await replayLate().catch(() => {})
     expect(await synced(one)).toMatchObject({ status: 'completed' })
-    expect(await pointsOf(store)).toEqual(truth(files))
+    expect(await pointsOf(store)).toEqual(truthOf(files))
     expect((await one.repos.files('r')).map(({ path }) => path)).toEqual(Object.keys(files).sort())
     const embedded = one.model.counts.embedded
     expect(await synced(one)).toMatchObject({ status: 'completed', counters: { listed: 0, mended: 0 } })

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { afterEach } from '@jest/globals'
 import { Replica } from 'phaselock'
 import {
+  chunksOf,
   type Embeddings,
   type Head,
   memory,
@@ -16,6 +17,7 @@ import {
 import { useDatabase } from '../../support/database.js'
 import { recordingLogger } from '../../support/thing.js'
 
+const SIZE = { characters: 100, overlap: 20 }
 export const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 
 /** A repository in memory: branches of files, whose commits are the hashes of their trees. */
@@ -118,12 +120,12 @@ export function useRepositories() {
       store,
       embeddings: model.embeddings,
       sourceOf: () => origin.source(),
-      chunks: { characters: 100, overlap: 20 },
+      chunks: SIZE,
       logger,
       ...options,
     })
     const replica = new Replica({
-      db: database.db,
+      db: options.db ?? database.db,
       lifecycles: repos.lifecycles,
       logger,
       grace: '100ms',
@@ -170,6 +172,16 @@ export function useRepositories() {
 
   return { database, world, settled, created, synced }
 }
+
+/** What a store must hold of a commit, with the chunk size of `world`. */
+export const truthOf = (files: Readonly<Record<string, string>>): string[] =>
+  Object.entries(files)
+    .flatMap(([path, text]) =>
+      chunksOf(text, SIZE).map(
+        ({ lines, text: part }) => `${path}:${lines.from}-${lines.to} ${sha1(part).slice(0, 8)}`,
+      ),
+    )
+    .sort()
 
 /** What a store holds of a repository: each chunk as `path:from-to blob`. */
 export async function pointsOf(store: VectorStore, repository = 'r', collection = 'code'): Promise<string[]> {

@@ -14,7 +14,7 @@ export const checkRepositories: PackageCheck = async (db) => {
     const about = `repository ${repository._id}`
     if (sync?.status === 'failed')
       return [{ about, problem: text, advice: `phaselock repositories show ${repository._id}; then repositories sync` }]
-    if (/^(creating|updating): /.test(text))
+    if (/^(creating|updating|parked): /.test(text))
       return [{ about, problem: text, advice: 'correct it with repositories().update(), or unpark it' }]
     const age = now && successAge(repository, now)
     if (!age || age.sinceMs <= 2 * age.intervalMs) return []

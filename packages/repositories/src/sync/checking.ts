@@ -1,12 +1,10 @@
 import { CollectionMissing, type VectorStore } from '../vectors/index.js'
 import { type SyncContext, specOf } from './context.js'
+import type { RepositorySync } from './documents.js'
+import type { RecordCounts } from './records.js'
 
 /** The result of Checking. */
-export interface Checked {
-  readonly files: number
-  readonly chunks: number
-  /** The files that the model failed on. */
-  readonly notEmbedded: number
+export interface Checked extends RecordCounts {
   /** The difference that was found, in words; undefined: none. */
   readonly problem: string | undefined
   /** The files whose points were wrong: the next listing sees them as changed. */
@@ -22,18 +20,20 @@ export async function checkStore(
   context: SyncContext,
   repository: string,
   collection: string,
-  expected: { readonly files?: number; readonly chunks?: number } = {},
+  { expected, from }: Pick<RepositorySync, 'expected' | 'from'>,
   { fence, signal }: { readonly fence: number; readonly signal: AbortSignal },
 ): Promise<Checked> {
   const { store, records } = context
-  const count = await records.count(repository)
+  const count = await records.count(repository, from)
   const found = await countIn(context, collection, repository, signal)
   if (found === count.chunks) {
-    const { files = count.files, chunks = count.chunks } = expected
+    const { files = count.files, chunks = count.chunks, untouched = count.untouched } = expected ?? {}
     const isRight = count.files === files && count.chunks === chunks
-    const problem = isRight
-      ? undefined
-      : `there are records of ${count.files} files and ${count.chunks} chunks instead of ${files} and ${chunks}`
+    const problem = !isRight
+      ? `there are records of ${count.files} files and ${count.chunks} chunks instead of ${files} and ${chunks}`
+      : count.untouched === untouched
+        ? undefined
+        : 'files were written that this sync had found unchanged, by a former one'
     return { ...count, problem, damaged: 0 }
   }
   const wanted = await records.chunksByPath(repository)

@@ -57,6 +57,8 @@ export interface Synced extends Head {
   readonly collection: string
   readonly files: number
   readonly chunks: number
+  /** Stands for the records as they were: each later write of one, by a late writer too, changes it. */
+  readonly records: string
   readonly fence: number
 }
 
@@ -72,6 +74,10 @@ export interface Repository extends RepositoryFields {
    * the next sync lists, whatever the commit. Absent: all is in sync with `synced.commit`.
    */
   readonly indexing?: number
+  /** The sync that began last: no other one may write. */
+  readonly sync?: string
+  /** The highest fence that was issued to a step of a sync. */
+  readonly writeFence?: number
 }
 
 /** The numbers of a sync. */
@@ -141,14 +147,24 @@ export interface RepositorySync {
   /** The files that the batches to index hold, and those that are done. */
   readonly filesToIndex?: number
   readonly filesIndexed?: number
+  /** The fence that was issued to the step that made the plan: all that it indexes has a higher one. */
+  readonly from?: number
   /** The records that there must be in the end: those of the listing, or of the sync before if its commit is the same. */
-  readonly expected?: { readonly files: number; readonly chunks?: number }
+  readonly expected?: Expected
   /** The times that it had to list again: the store was wrong, or the commit was gone. */
   readonly rounds?: number
   readonly counters?: SyncCounters
   readonly stages?: SyncStages
   readonly result?: { readonly commit: string; readonly files: number; readonly chunks: number }
   readonly error?: { readonly name: string; readonly message: string }
+}
+
+/** The records that Checking must find. */
+export interface Expected {
+  readonly files: number
+  readonly chunks?: number
+  /** Stands for the records that this sync leaves alone. */
+  readonly untouched: string
 }
 
 /** A file of a plan. */

@@ -42,8 +42,8 @@ export interface BatchDone {
 }
 
 /**
- * Indexes the files of a batch: chunks, vectors, points, then the former points of these files, then their records. In this order a crash at any
- * place is repaired by doing it again, and a search finds each of the files at any time.
+ * Indexes the files of a batch: chunks, vectors, a mark on the records, points, then the former points of these files, then their records. In this
+ * order a crash at any place is repaired by doing it again, and a search finds each of the files at any time.
  */
 export async function indexBatch(context: SyncContext, work: BatchWork): Promise<BatchDone> {
   const { repository, collection, fence, signal } = work
@@ -56,9 +56,10 @@ export async function indexBatch(context: SyncContext, work: BatchWork): Promise
   const points = made.files.flatMap(({ file, chunks, vectors }) =>
     chunks.map((chunk, i): Point => pointOf(repository._id, file, chunk, vectors[i]!)),
   )
+  const paths = work.files.map(({ path }) => path)
+  await records.announce(repository._id, paths, fence)
   for (let from = 0; from < points.length; from += UPSERT)
     await store.upsert(collection, points.slice(from, from + UPSERT), { fence, signal })
-  const paths = work.files.map(({ path }) => path)
   const others = { repository: repository._id, paths, exceptIds: points.map(({ id }) => id) }
   await store.delete(collection, others, { fence, signal })
   const version = versionOf(context, repository)

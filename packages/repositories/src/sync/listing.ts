@@ -2,7 +2,7 @@ import { compare } from '../compare/index.js'
 import { ATTRIBUTES_FILE, type AttributesFile, FileSelection, GeneratedFiles } from '../select/index.js'
 import { CommitGone, type Head, type Source, type TreeEntry } from '../source/index.js'
 import type { PlannedChanges, PlannedFile, Repository } from './documents.js'
-import type { Records } from './records.js'
+import { digestOf, type Records } from './records.js'
 
 const ATTRIBUTES_BYTES = 262_144
 const MOST_ATTRIBUTES = 1_000
@@ -13,6 +13,8 @@ export interface Listed {
   /** The number of files that the owner's patterns take. */
   readonly listed: number
   readonly bytesOf: (file: PlannedFile) => number | undefined
+  /** Stands for the records that are as they must be. */
+  readonly untouched: string
 }
 
 /** Lists a commit and compares it with the records of its repository. */
@@ -43,7 +45,14 @@ export async function listed(
   })
   const recorded = []
   for await (const record of records.ofRepository(repository._id)) recorded.push(record)
-  return { changes: compare(files, recorded, version), listed: files.length, bytesOf: ({ path }) => bytes.get(path) }
+  const changes = compare(files, recorded, version)
+  const touched = new Set([
+    ...changes.changed.map(({ path }) => path),
+    ...changes.renamed.map(({ from }) => from),
+    ...changes.gone,
+  ])
+  const untouched = digestOf(recorded.flatMap(({ path, fence }) => (touched.has(path) ? [] : [fence])))
+  return { changes, listed: files.length, bytesOf: ({ path }) => bytes.get(path), untouched }
 }
 
 const isAttributes = ({ path, kind, bytes = 0 }: TreeEntry): boolean =>

@@ -5,6 +5,8 @@ import { type Batch, COLLECTIONS, type FileRecord, type PlannedChanges, type Pla
 
 /** The version of a file that the model failed on: every listing sees it as changed. */
 export const NOT_EMBEDDED = 'not embedded'
+/** The version of a file whose points are being written: if that ends half-way, every listing sees it as changed. */
+const BEING_WRITTEN = 'being written'
 
 const BATCH_FILES = 200
 const REMOVED_PATHS = 1_000
@@ -29,8 +31,8 @@ export class Records {
   }
 
   /** The fields of each file that a comparison needs. */
-  async *ofRepository(repository: string): AsyncGenerator<RecordedFile> {
-    const projection = { _id: 0, path: 1, blob: 1, version: 1, skipped: 1 }
+  async *ofRepository(repository: string): AsyncGenerator<RecordedFile & { readonly fence: number }> {
+    const projection = { _id: 0, path: 1, blob: 1, version: 1, skipped: 1, fence: 1 }
     yield* this.files.find({ repository }, { projection, batchSize: 5_000 })
   }
 
@@ -43,16 +45,48 @@ export class Records {
       .toArray()
   }
 
-  /** The number of files and chunks of a repository, and of the files that the model failed on. */
-  async count(repository: string): Promise<{ files: number; chunks: number; notEmbedded: number }> {
-    const notEmbedded = { $sum: { $cond: [{ $eq: ['$version', NOT_EMBEDDED] }, 1, 0] } }
+  /**
+   * Counts the files and chunks of a repository, and the files that the model failed on.
+   * @param from the fence from which on records aren't `untouched`
+   */
+  async count(repository: string, from = Number.POSITIVE_INFINITY): Promise<RecordCounts> {
+    const sumIf = (condition: object, value: unknown) => ({ $sum: { $cond: [condition, value, 0] } })
+    const isBefore = { $lt: ['$fence', from] }
+    const high = { $floor: { $divide: ['$fence', SPLIT] } }
+    const low = { $mod: ['$fence', SPLIT] }
     const [found] = await this.files
-      .aggregate<{ files: number; chunks: number; notEmbedded: number }>([
+      .aggregate<Record<string, number>>([
         { $match: { repository } },
-        { $group: { _id: null, files: { $sum: 1 }, chunks: { $sum: '$chunks' }, notEmbedded } },
+        {
+          $group: {
+            _id: null,
+            files: { $sum: 1 },
+            chunks: { $sum: '$chunks' },
+            notEmbedded: sumIf({ $eq: ['$version', NOT_EMBEDDED] }, 1),
+            high: { $sum: high },
+            low: { $sum: low },
+            filesBefore: sumIf(isBefore, 1),
+            highBefore: sumIf(isBefore, high),
+            lowBefore: sumIf(isBefore, low),
+          },
+        },
       ])
       .toArray()
-    return { files: found?.files ?? 0, chunks: found?.chunks ?? 0, notEmbedded: found?.notEmbedded ?? 0 }
+    const { files = 0, chunks = 0, notEmbedded = 0, high: sum = 0, low: rest = 0 } = found ?? {}
+    const { filesBefore = 0, highBefore = 0, lowBefore = 0 } = found ?? {}
+    return {
+      ...{ files, chunks, notEmbedded, records: digest(files, sum, rest) },
+      untouched: digest(filesBefore, highBefore, lowBefore),
+    }
+  }
+
+  /**
+   * Says of files that their points are about to be written. A writer that comes late leaves its fence here before it changes a point, so the
+   * records aren't any more as a later sync has found them.
+   */
+  async announce(repository: string, paths: readonly string[], fence: number): Promise<void> {
+    const _id = { $in: paths.map((path) => idOf(repository, path)) }
+    await this.files.updateMany({ _id, fence: { $lte: fence } }, { $set: { fence, version: BEING_WRITTEN } })
   }
 
   async chunksByPath(repository: string): Promise<Map<string, { chunks: number; blob: string }>> {
@@ -131,6 +165,33 @@ export class Records {
   async dropPlans(sync: string, fence: number): Promise<void> {
     await this.batches.deleteMany({ sync, fence: { $not: { $gt: fence } } })
   }
+}
+
+/** Counts of records. */
+export interface RecordCounts {
+  readonly files: number
+  readonly chunks: number
+  readonly notEmbedded: number
+  /** Stands for all records. */
+  readonly records: string
+  /** Stands for those with a fence below the one that was given. */
+  readonly untouched: string
+}
+
+/** Fences are summed in two parts: as doubles their sum wouldn't be exact. */
+const SPLIT = 1_000_000
+
+/** Stands for some records: another fence of one of them, which only grows, makes it another text. */
+const digest = (files: number, high: number, low: number): string => `${files}:${high}:${low}`
+
+export function digestOf(fences: Iterable<number>): string {
+  let [files, high, low] = [0, 0, 0]
+  for (const fence of fences) {
+    files += 1
+    high += Math.floor(fence / SPLIT)
+    low += fence % SPLIT
+  }
+  return digest(files, high, low)
 }
 
 const batchId = (sync: string, plan: number, kind: string, n: number): string => `${sync}/${plan}/${kind}/${n}`

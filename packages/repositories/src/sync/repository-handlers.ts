@@ -4,6 +4,7 @@ import { collectionFor, collectionsOf, type SyncContext } from './context.js'
 import type { repositoryDefinition } from './definition.js'
 import type { Repository } from './documents.js'
 import { repositoryProblems, scheduleIdOf, scheduleOf } from './repository-fields.js'
+import { lastFence } from './turn.js'
 
 type Steps = ReturnType<typeof repositoryDefinition>['$step']
 type Doc = Readonly<Repository>
@@ -58,9 +59,11 @@ async function deleting(context: SyncContext, doc: Doc, step: Steps['Deleting'])
     return open > 0 ? step.wait('its sync to end', { on: 'sync', for: '1s' }) : step.again({ step: 'points' })
   }
   if (step.name === 'points') {
+    const fence = await lastFence(context, doc._id, step)
+    const { signal } = step
     for (const collection of await collectionsOf(db, doc)) {
       try {
-        await store.delete(collection, { repository: doc._id }, step)
+        await store.delete(collection, { repository: doc._id }, { fence, signal })
       } catch (error) {
         if (!(error instanceof CollectionMissing)) throw error
       }

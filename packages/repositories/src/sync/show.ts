@@ -115,6 +115,9 @@ function textOf(
   if (!sync || !stored) return 'never synced'
   if (sync.status === 'running') {
     const from = sync.startedAt ?? stored.createdAt ?? now
+    const last = stored.progress?.history?.at(-1)
+    // A person has cancelled its step, or its run.
+    if (last?.outcome === 'park') return `parked: ${last.reason ?? 'no reason'}`
     const { waitingFor, error } = stored.progress ?? {}
     const waits = waitingFor ?? error?.message
     const done =

@@ -27,6 +27,7 @@ import {
 import { indexBatch, mayBeText } from './index-batch.js'
 import { listed } from './listing.js'
 import type { SyncOutcome } from './metrics.js'
+import { type Turn, takeTurn } from './turn.js'
 
 type Steps = ReturnType<typeof syncDefinition>['$step']
 type Doc = Readonly<RepositorySync>
@@ -42,12 +43,8 @@ const ACCESS_MS = 3_600_000
 
 /** The handlers of `repository-sync`. */
 export const syncHandlers = (context: SyncContext) => ({
-  Listing: guarded(context, async (doc, step: Steps['Listing']) => {
-    const repository = await repositoryOf(context.db, doc.repository)
-    if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', {
-        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
-      })
+  Listing: guarded(context, async (doc, step: Steps['Listing'], turn) => {
+    const { repository } = turn
     const { signal } = step
     try {
       const source = context.sourceOf(repository)
@@ -61,12 +58,12 @@ export const syncHandlers = (context: SyncContext) => ({
           synced?.commit === head.commit && synced.settings === settings && synced.collection === collection
         // Nothing to list; the points are counted all the same.
         if (isSame && !repository.indexing && !doc.rounds) {
-          const { files, chunks } = synced
-          return step.moveTo('Checking', { set: { ...set, expected: { files, chunks } } })
+          const { files, chunks, records: untouched } = synced
+          return step.moveTo('Checking', { set: { ...set, expected: { files, chunks, untouched } } })
         }
         return step.again({ step: 'plan', set })
       }
-      return await planned(context, doc, step, repository, source)
+      return await planned(context, doc, step, turn, source)
     } catch (error) {
       const { rounds = 0 } = doc
       const isGone = error instanceof CommitGone
@@ -80,19 +77,15 @@ export const syncHandlers = (context: SyncContext) => ({
     }
   }),
 
-  Indexing: guarded(context, async (doc, step: Steps['Indexing']) => {
+  Indexing: guarded(context, async (doc, step: Steps['Indexing'], turn) => {
     const { head, collection, plan, next = 0, toIndex = 0 } = doc
     if (!head || !collection || plan === undefined || next >= toIndex)
       return step.moveTo('Removing', { set: { next: 0 } })
-    const repository = await repositoryOf(context.db, doc.repository)
-    if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', {
-        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
-      })
+    const { repository, fence } = turn
     // Its owner has changed what is indexed, and how: the rest of this plan would be of the former settings.
     if (settingsOf(context, repository) !== doc.settings) return step.moveTo('Listing')
     const { files = [] } = await context.records.batch(doc._id, plan, 'index', next)
-    const { fence, attempt, signal } = step
+    const { attempt, signal } = step
     try {
       const source = context.sourceOf(repository)
       const work = { repository, source, head, collection, files, fence, attempt, signal }
@@ -117,26 +110,24 @@ export const syncHandlers = (context: SyncContext) => ({
     }
   }),
 
-  Removing: guarded(context, async (doc, step: Steps['Removing']) => {
+  Removing: guarded(context, async (doc, step: Steps['Removing'], turn) => {
     const { collection, plan, next = 0, toRemove = 0, repository } = doc
     if (!collection || plan === undefined || next >= toRemove) return step.moveTo('Checking', { set: { next: 0 } })
     const { removed = [] } = await context.records.batch(doc._id, plan, 'remove', next)
-    const { fence, signal } = step
+    const { fence } = turn
+    const { signal } = step
     await ifThere(context.store.delete(collection, { repository, paths: removed }, { fence, signal }))
     await context.records.remove(repository, removed, fence)
     return step.again({ set: { next: next + 1 } })
   }),
 
-  Checking: guarded(context, async (doc, step: Steps['Checking']) => {
+  Checking: guarded(context, async (doc, step: Steps['Checking'], turn) => {
     const { head, collection, settings, rounds = 0, repository: id } = doc
-    const repository = await repositoryOf(context.db, id)
-    if (!repository || repository.state === 'Deleted')
-      return step.moveTo('Failed', {
-        set: await ended(context, doc, step.fence, new Error('the repository was deleted')),
-      })
+    const { repository, fence } = turn
     if (!head || !collection || settings === undefined || settings !== settingsOf(context, repository))
       return step.moveTo('Listing')
-    const checked = await checkStore(context, id, collection, doc.expected, step)
+    const { signal } = step
+    const checked = await checkStore(context, id, collection, doc, { fence, signal })
     if (checked.problem !== undefined) {
       const counters = sum(doc.counters ?? NO_COUNTERS, { mended: checked.damaged })
       const text = checked.problem
@@ -148,10 +139,10 @@ export const syncHandlers = (context: SyncContext) => ({
         set: await ended(context, doc, step.fence, new Error(`${text}, after ${rounds} rounds of mending`)),
       })
     }
-    const { files, chunks, notEmbedded } = checked
+    const { files, chunks, records, notEmbedded } = checked
     const at = await serverTime(context.db, doc._id)
-    const synced: Synced = { ...head, at, settings, collection, files, chunks, fence: step.fence }
-    await storeSynced(context, repository, synced, step, notEmbedded > 0)
+    const synced: Synced = { ...head, at, settings, collection, files, chunks, records, fence }
+    await storeSynced(context, repository, synced, signal, notEmbedded > 0)
     await context.records.dropPlans(doc._id, step.fence)
     // Its owner may have changed it in the meantime; the sync that this asked for was Skipped, because this one is open.
     const now = await repositoryOf(context.db, id)
@@ -174,7 +165,7 @@ export const syncHandlers = (context: SyncContext) => ({
  */
 function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking'], O>(
   context: SyncContext,
-  handler: (doc: Doc, step: S) => Promise<O>,
+  handler: (doc: Doc, step: S, turn: Turn) => Promise<O>,
 ) {
   return async (doc: Doc, step: S): Promise<O | Outcome<'Failed', RepositorySync>> => {
     const fail = async (problem: Error) =>
@@ -185,7 +176,8 @@ function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking
     // The handler didn't return at the last try either, whatever its signal said.
     if (step.attempt > TRIES) return fail(new Error(last?.message ?? `${TRIES} errors in a row`))
     try {
-      return await handler(doc, step)
+      const turn = await takeTurn(context, doc, step)
+      return turn instanceof Error ? await fail(turn) : await handler(doc, step, turn)
     } catch (error) {
       const reason: unknown = step.signal.aborted ? step.signal.reason : undefined
       const isLate = reason instanceof StepAborted && reason.why === 'step timeout'
@@ -199,14 +191,20 @@ function guarded<S extends Steps['Listing' | 'Indexing' | 'Removing' | 'Checking
 }
 
 /** Compares, and stores the plan in batches. */
-async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], repository: Repository, source: Source) {
+async function planned(
+  context: SyncContext,
+  doc: Doc,
+  step: Steps['Listing'],
+  { repository, fence }: Turn,
+  source: Source,
+) {
   const { head } = doc
   if (!head) return step.again()
   const started = elapsed()
   const version = versionOf(context, repository)
   const list = await listed(source, head, repository, context.records, version, step.signal)
   // From here on its points are a mixture, until Checking passes: the commit alone doesn't say any more that it is in sync.
-  await repositoriesOf(context).updateOne({ _id: repository._id }, { $max: { indexing: step.fence } })
+  await repositoriesOf(context).updateOne({ _id: repository._id }, { $max: { indexing: fence } })
   const plan = await context.records.plan(doc._id, step.fence, list.changes, list.bytesOf)
   const { added, changed, renamed, gone, unchanged } = list.changes
   const found = {
@@ -220,7 +218,8 @@ async function planned(context: SyncContext, doc: Doc, step: Steps['Listing'], r
   return step.moveTo('Indexing', {
     set: {
       plan: step.fence,
-      expected: { files: list.listed },
+      from: fence,
+      expected: { files: list.listed, untouched: list.untouched },
       ...plan,
       next: 0,
       filesIndexed: 0,
@@ -238,11 +237,12 @@ async function storeSynced(
   context: SyncContext,
   repository: Repository,
   synced: Synced,
-  step: Steps['Checking'],
+  signal: AbortSignal,
   keepsMark: boolean,
 ) {
   const { _id } = repository
-  const older = (field: string) => ({ $or: [{ [field]: { $exists: false } }, { [field]: { $lte: step.fence } }] })
+  const { fence } = synced
+  const older = (field: string) => ({ $or: [{ [field]: { $exists: false } }, { [field]: { $lte: fence } }] })
   const filter = { _id, $and: [older('synced.fence'), older('indexing')] } as object
   const { matchedCount } = await repositoriesOf(context).updateOne(filter, {
     $set: { synced },
@@ -250,7 +250,6 @@ async function storeSynced(
   })
   if (matchedCount === 0) return
   // Not only from the one before: a try that stored `synced` may have failed here.
-  const { fence, signal } = step
   for (const collection of await collectionsOf(context.db, repository))
     if (collection !== synced.collection)
       await ifThere(context.store.delete(collection, { repository: _id }, { fence, signal }))
