@@ -1,5 +1,6 @@
 import { isServerError } from '../../database/index.js'
-import { CENSUS_OLD_MS, lookAtCensus } from '../../phases/index.js'
+import { lookAtCensus } from '../../phases/index.js'
+import { ageToSay } from '../inspect/count.js'
 import type { Count } from '../inspect/count-text.js'
 import { NotFound, UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
@@ -49,7 +50,7 @@ export async function causes(system: System): Promise<Causes> {
   const rows = await told(system, all.slice(0, MOST_ROWS), sources, unread)
   const asOf = oldestOf([...census.values()].map(({ at }) => at))
   return {
-    ...{ now, asOf, isOld: asOf !== null && now.getTime() - asOf.getTime() > CENSUS_OLD_MS },
+    ...{ now, asOf, isOld: asOf !== null && ageToSay({ at: asOf }, now) !== undefined },
     ...{ rows, more: moreOf(sources, all), needsYou: all.filter((row) => !isAcknowledged(row)).length },
     ...{ noCensus: lifecycles.filter((name) => !census.has(name)), unread, quiet: quietOf(sources) },
   }
