@@ -194,7 +194,7 @@ export const listDocuments = of(
 )
 export const readFlow = of(
   flow.readFlow,
-  theDatabase,
+  ['db', t.aDatabase],
   request({ lifecycle: aName, minutes: upTo(1_440), hours: upTo(720) }),
 )
 export const listLimits = of(limits.listLimits, onSystem, options({ keys: flag }))

@@ -16,6 +16,7 @@ import {
   DUTIES_COLLECTION,
   describeFinding,
   ensureLockIndexes,
+  FLOWS_COLLECTION,
   LIFECYCLES_COLLECTION,
   LIMITS_COLLECTION,
   type LookRequest,
@@ -116,7 +117,7 @@ async function requireRights({ logger, options }: Environment) {
   const limiting = ['find', 'insert', 'update', ...(isKeyed ? ['remove'] : [])]
   const onLimits = isLimited ? [{ collection: LIMITS_COLLECTION, actions: limiting }] : []
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
-  const [missing, deaf, unseen, idle] = await missingRights(
+  const [missing, deaf, unseen, idle, uncounted] = await missingRights(
     db,
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
@@ -125,11 +126,13 @@ async function requireRights({ logger, options }: Environment) {
       { collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] },
       { collection: CENSUS_COLLECTION, actions: ['find', 'insert', 'update'] },
     ],
+    beatEvery === 0 ? [] : [{ collection: FLOWS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
   )
   if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
   if (idle)
     logger.warn(`phaselock status and the metrics won't show all documents: the census lacks rights: ${idle.message}`)
+  if (uncounted) logger.warn(`phaselock flow lacks what is older than minutes: ${uncounted.message}`)
   if (unseen) logger.warn(`phaselock replicas won't show all of this replica, which works as ever: ${unseen.message}`)
 }
 
