@@ -24,6 +24,7 @@ import * as flow from './inspect/flow.js'
 import * as limits from './inspect/limits.js'
 import * as records from './inspect/records.js'
 import * as replicas from './inspect/replicas.js'
+import * as versions from './inspect/versions.js'
 import * as pauses from './pauses/pause.js'
 import * as status from './status/status.js'
 import { type ArgumentTypes, aText, checkedCall } from './system/checked-call.js'
@@ -192,6 +193,7 @@ export const listDocuments = of(
   onSystem,
   options({ lifecycle: text, phase: text, state: text, limit: upTo(10_000), ...TROUBLE }),
 )
+export const versionsMixed = of(versions.versionsMixed, onSystem)
 export const readFlow = of(
   flow.readFlow,
   ['db', t.aDatabase],

@@ -70,6 +70,7 @@ export {
   flowOf,
 } from './flows/flow.js'
 export type { TaskState, TriggerRule } from './flows/tasks.js'
+export { graphDifferences } from './model/graph-difference.js'
 export {
   claimedPhases,
   endPhases,

@@ -79,6 +79,8 @@ export const MISSED_BEATS = 3
 /** A replica's report about one of its lifecycles. */
 export interface RunLifecycle {
   readonly name: string
+  /** The digest of its definition: {@link KnownGraph}. Absent: it is of an older version. */
+  readonly graph?: string | undefined
   /** The phases that it has handlers for. */
   readonly phases: readonly string[]
   /** The number of steps that it runs at the same time. */

@@ -50,6 +50,8 @@ export interface ReplicaState {
   readonly startedAt?: Date
   /** The version of the package. */
   readonly version?: string
+  /** The version of the app that it runs in. */
+  readonly appVersion?: string
   readonly host?: string
   readonly pid?: number
   /** The name of its pod, if it runs in Kubernetes. */
@@ -189,7 +191,7 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
   const everyMs = isNumber(document['everyMs']) ? document['everyMs'] : 0
   if (typeof name !== 'string' || !isDate(seenAt) || !Array.isArray(lifecycles)) return undefined
   const fields = {
-    ...{ startedAt: isDate, version: isText, host: isText, pid: isNumber, pod: isText },
+    ...{ startedAt: isDate, version: isText, appVersion: isText, host: isText, pid: isNumber, pod: isText },
     ...{ loopMs: isNumber, tickMs: isNumber },
   }
   const limits = Array.isArray(document['limits']) ? document['limits'].filter(isLeaseOfLimit) : []

@@ -5,7 +5,7 @@ import type { LifecycleRunner } from './lifecycle/lifecycle-runner.js'
 import type { RunningLifecycle } from './lifecycle/running-lifecycle.js'
 import type { LimitLeases } from './limits/limit-leases.js'
 import type { DoorbellStatus, ReplicaStatus } from './options/replica-options.js'
-import type { LifecycleRegistry } from './registry/lifecycle-registry.js'
+import { graphOf, type LifecycleRegistry } from './registry/lifecycle-registry.js'
 import type { LiveReplicas } from './registry/live-replicas.js'
 
 const TOO_MANY_ABANDONED = 5
@@ -62,7 +62,16 @@ export function figuresOf(
     const { places, free, held } = runner.counts
     const { knows } = terms().only ?? {}
     const heldIn = [...runner.heldIn].map(([phase, n]) => ({ phase, n }))
-    return { name: model.name, phases: workingPhases(model), places, free, held, heldIn, ...(knows && { knows }) }
+    return {
+      name: model.name,
+      graph: graphOf(model),
+      phases: workingPhases(model),
+      places,
+      free,
+      held,
+      heldIn,
+      ...(knows && { knows }),
+    }
   })
   const held = limitLeases.held()
   const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)

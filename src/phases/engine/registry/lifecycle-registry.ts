@@ -7,6 +7,7 @@ import {
   declareLimit,
   isInForce,
   KNOWN_FOR_MS,
+  keepGraph,
   LIFECYCLES_COLLECTION,
   type LockTimeoutInForce,
   type LookResult,
@@ -131,6 +132,7 @@ export class LifecycleRegistry {
         ...{ upsert: true, returnDocument: 'before', projection: { definition: 1 } },
       })
       if (before && before.definition !== definition) changed.push(model)
+      await keepGraph(this.db, model.name, graphOf(model), entry)
     }
     if (await this.read()) return changed
     for (const { name, settings } of this.models) {
@@ -306,6 +308,9 @@ function digestOf(model: LifecycleModel): string {
   digests.set(model, digest)
   return digest
 }
+
+/** The digest of a lifecycle's definition, for people: 12 hex digits. */
+export const graphOf = (model: LifecycleModel): string => digestOf(model).slice(0, 12)
 
 /** The terms while it can't be known which of two is in force: others' leases are judged by the longer one, this replica's by the shorter. */
 const eitherOf = (found: LockTimeoutInForce, before: LockTimeoutInForce): LockTimeoutInForce => ({
