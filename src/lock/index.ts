@@ -8,6 +8,7 @@ export { type Admission, type ClaimResult, Claims, nothingClaimed } from './clai
 export { stagesOf } from './documents/plan-scans.js'
 export * from './documents/read.js'
 export * from './documents/storable.js'
+export * from './documents/sort-order.js'
 export * from './documents/values.js'
 export * from './documents/write.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'

@@ -22,6 +22,7 @@ import * as count from './inspect/count.js'
 import * as find from './inspect/find.js'
 import * as flow from './inspect/flow.js'
 import * as limits from './inspect/limits.js'
+import * as lists from './inspect/list.js'
 import * as records from './inspect/records.js'
 import * as replicas from './inspect/replicas.js'
 import * as versions from './inspect/versions.js'
@@ -189,9 +190,13 @@ export const countPhases = of(count.countPhases, onSystem, options(FRESH))
 export const findDocument = of(find.findDocument, onSystem, ref)
 export const showDocument = of(find.showDocument, onSystem, ref)
 export const listDocuments = of(
-  find.listDocuments,
+  lists.listDocuments,
   onSystem,
-  options({ lifecycle: text, phase: text, state: text, limit: upTo(10_000), ...TROUBLE }),
+  options({
+    ...{ lifecycle: text, phase: text, state: text, limit: upTo(10_000), ...TROUBLE },
+    ...{ condition: text, cause: text, key: text, olderThan: text, filter: t.optional(fields), after: text },
+    ...{ order: t.optional(t.oneOf(['oldest', 'newest'])), payload: flag },
+  }),
 )
 export const versionsMixed = of(versions.versionsMixed, onSystem)
 export const readFlow = of(

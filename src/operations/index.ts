@@ -29,7 +29,7 @@ export {
 } from './inspect/count.js'
 export { type Count, countText } from './inspect/count-text.js'
 export { explain } from './inspect/explain.js'
-export { type DocumentRef, type Found, type ListOptions, type Shown, TROUBLES } from './inspect/find.js'
+export type { DocumentRef, Found, Shown } from './inspect/find.js'
 export {
   type CauseFlow,
   type Flow,
@@ -39,9 +39,12 @@ export {
   sparkline,
 } from './inspect/flow.js'
 export type { ListedLimit } from './inspect/limits.js'
+export type { Listed, ListOptions } from './inspect/list.js'
+export { LISTED_CONDITIONS, type ListFilters } from './inspect/list-plan.js'
 export type { AuditRequest, EventsRequest } from './inspect/records.js'
 export type { LifecycleOfReplica, ReplicaState } from './inspect/replicas.js'
 export { seenIn } from './inspect/seen.js'
+export { TROUBLES } from './inspect/standing.js'
 export { type MixedLifecycle, mixedAmong, type RunningGraph } from './inspect/versions.js'
 export { type ListedPause, pausedText } from './pauses/change.js'
 export type { PauseRequest, PauseScope, ResumeRequest } from './pauses/scope.js'

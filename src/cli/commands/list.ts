@@ -1,23 +1,37 @@
 import type { Command } from 'commander'
+import type { Document } from 'mongodb'
 import { typeName } from '../../lock/index.js'
 import {
   type Condition,
   type Found,
   idText,
+  LISTED_CONDITIONS,
   type ListOptions,
   listDocuments,
   type System,
   TROUBLES,
 } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import { fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import type { Output } from '../output.js'
 import { watching } from '../watch.js'
-import { limitFrom, watchOption, withDatabase } from './command.js'
+import { documentFrom, limitFrom, watchOption, withDatabase } from './command.js'
 import { cut, printCounts } from './count.js'
 import { freshOption } from './fresh.js'
 
-type Filters = Options & Omit<ListOptions, 'lifecycle'> & { readonly fresh?: true }
+type Filters = Options &
+  Omit<ListOptions, 'lifecycle' | 'filter'> & {
+    readonly filter?: string
+    readonly newest?: true
+    readonly fresh?: true
+  }
+
+/** The options that make it a list of documents rather than counts. */
+const FILTERS = [
+  ...(['phase', 'state', 'on', ...TROUBLES, 'condition', 'cause', 'key', 'olderThan', 'filter'] as const),
+  ...(['newest', 'after'] as const),
+]
 
 export function registerList(program: Command, context: CliContext): void {
   const command = program
@@ -33,9 +47,17 @@ export function registerList(program: Command, context: CliContext): void {
     .option('--failing', 'only those whose last step failed, and is tried again (with --parked: either)')
     .option('--waiting', 'only those whose handler waits for something (with others: any of them)')
     .option('--on <name>', "only those that wait for what their handler calls so, such as 'certificate'")
+    .option('--condition <condition>', `only those that are ${LISTED_CONDITIONS.join(', ')}`)
+    .option('--cause <cause>', 'only those that fail or are parked for this cause: 12 hex digits')
+    .option('--key <value>', "only those with this value of the field of the lifecycle's limitBy")
+    .option('--older-than <duration>', 'only those of which nothing has been recorded for so long, such as 2h')
+    .option('--filter <json>', 'only those that match this filter, which names a field of search in the settings')
+    .option('--newest', 'the other way round: the newest first')
+    .option('--after <cursor>', 'the page after one that ended with this')
+    .option('--payload', "with --json: the owner's fields too, not only those that Phaselock uses")
     .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)
     .action((lifecycle: string | undefined, options: Filters) => {
-      const filtered = ['phase', 'state', 'on', ...TROUBLES].some((filter) => options[filter] !== undefined)
+      const filtered = FILTERS.some((filter) => options[filter] !== undefined)
       return lookAtSystem(context, options, (system) =>
         watching(context, options, (output) =>
           lifecycle === undefined && !filtered
@@ -51,6 +73,8 @@ export function registerList(program: Command, context: CliContext): void {
     'list --waiting --watch',
     'list instance --on readiness',
     'list api-gateway --parked --json',
+    'list order --condition sleeping --older-than 2h --newest',
+    `list order --filter '{"customer": "4711"}' --json --payload`,
   ])
 }
 
@@ -60,9 +84,15 @@ async function printDocuments(
   lifecycle: string | undefined,
   options: Filters,
 ): Promise<void> {
-  const { documents, more } = await listDocuments(system, { ...options, lifecycle })
-  if (options.json)
-    return output.json(
+  const { filter, newest, ...others } = options
+  const { documents, next, note } = await listDocuments(system, {
+    ...{ ...others, lifecycle, order: newest ? 'newest' : undefined },
+    filter: filter === undefined ? undefined : (documentFrom(filter) as Document),
+  })
+  const more = next === undefined ? [] : [`the first ${documents.length}; more with: --after ${typed(next)}`]
+  const notes = [...(note === undefined ? [] : [note]), ...more].map((text) => `(${text})`)
+  if (options.json) {
+    output.json(
       documents.map(({ lifecycle, condition, why, pause, document }) => ({
         lifecycle,
         condition,
@@ -71,13 +101,16 @@ async function printDocuments(
         document,
       })),
     )
-  if (documents.length === 0) {
+    for (const text of notes) output.problem(text)
+    return
+  }
+  if (documents.length === 0 && notes.length === 0) {
     return output.line(`no such documents of ${lifecycle ?? system.models.map(({ name }) => name).join(', ')}`)
   }
   const [all, ofOne] = [['lifecycle', 'id', 'phase', 'state', 'condition', 'why'], lifecycle === undefined ? 0 : 1]
   const rows = documents.map((found) => [found.lifecycle, ...documentRow(found)].slice(ofOne))
   output.table(all.slice(ofOne), rows)
-  if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
+  for (const text of notes) output.line(text)
 }
 
 function documentRow({ document: { _id, phase, state }, condition, why = '', pause, now }: Found): string[] {

@@ -1,4 +1,4 @@
-import { BSON, type Collection, type Document, type Filter } from 'mongodb'
+import { type Collection, type Document, type Filter } from 'mongodb'
 import { isNotHeld, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import {
   applyPendingInsertOfHolder,
@@ -305,35 +305,4 @@ export async function whyUnmatched(
 ): Promise<Unwritten | 'done'> {
   const found = await leaseFieldsOf(documents, id, {}, marksIn(terms))
   return found && wasActedOn(found, terms, operation) ? 'done' : unwrittenTo(found)
-}
-
-/**
- * The types that an `_id` may have, in the server's sort order, with their numbers in BSON. A comparison in a filter only finds values of the same
- * type.
- */
-const ID_TYPES = Object.entries({
-  minKey: [0xff],
-  null: [0x0a],
-  'double int long decimal': [0x01, 0x10, 0x12, 0x13],
-  'string symbol': [0x02, 0x0e],
-  object: [0x03],
-  binData: [0x05],
-  objectId: [0x07],
-  bool: [0x08],
-  date: [0x09],
-  timestamp: [0x11],
-  dbPointer: [0x0c],
-  javascript: [0x0d],
-  javascriptWithScope: [0x0f],
-  maxKey: [0x7f],
-})
-
-/** The documents that come after one in the order of `_id`, of whatever types they are. */
-export function afterId(id: unknown): Filter<Document> {
-  const number = BSON.serialize({ id })[4]!
-  const at = ID_TYPES.findIndex(([, numbers]) => numbers.includes(number))
-  const later = ID_TYPES.slice(at + 1).flatMap(([names]) => names.split(' '))
-  const isNoNumber = typeof id === 'number' && Number.isNaN(id) // the first of the numbers, to which nothing compares
-  const ofItsType = isNoNumber ? { _id: { $type: 'number', $ne: id } } : { _id: { $gt: id } }
-  return { $or: [ofItsType as Filter<Document>, { _id: { $type: later } } as unknown as Filter<Document>] }
 }

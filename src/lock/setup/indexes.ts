@@ -14,13 +14,21 @@ const NO_SUCH_COLLECTION = 26
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
-/** The additional indexes of a lifecycle: for an order of its own, for documents that may be children, and for callbacks. */
+/** The index by which people list the documents with a value of a field, in pages in the order of `_id`. */
+export const searchIndex = (field: string): Document => ({ [field]: 1, _id: 1 })
+
+/** The additional indexes of a lifecycle: for an order of its own, for documents that may be children, for callbacks, and for lists. */
 export const moreIndexes = (
-  settings: ClaimOrder & Pick<Terms, 'progress' | 'callbacks'> & { readonly child?: boolean | undefined },
+  settings: ClaimOrder &
+    Pick<Terms, 'progress' | 'callbacks'> & {
+      readonly child?: boolean | undefined
+      readonly search?: readonly string[] | undefined
+    },
 ): Document[] => [
   ...orderIndexes(settings),
   ...(settings.child ? [childIndex(settings.progress)] : []),
   ...(settings.callbacks ? [outboxIndex(settings.progress)] : []),
+  ...(settings.search ?? []).map(searchIndex),
 ]
 
 /**

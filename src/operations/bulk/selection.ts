@@ -2,7 +2,7 @@ import { BSON, type Collection, type Db, type Document, type Filter } from 'mong
 import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields, whyNotStorable } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import { phasesMeant, standing, wantsState } from '../inspect/find.js'
+import { phasesMeant, standing, wantsState } from '../inspect/standing.js'
 import { UsageError } from '../system/errors.js'
 import { fromExtendedJson } from '../system/extended-json.js'
 import { whyNoFilter } from '../system/filter.js'

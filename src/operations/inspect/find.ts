@@ -1,19 +1,17 @@
-import type { Db, Document, Filter } from 'mongodb'
+import type { Document, Filter } from 'mongodb'
 import {
   type CancelRequest,
   claimOf,
   idKey,
   type Limit,
   namesNobodyKnows,
-  PARKED,
   type Pause,
   Paused,
   readLimits,
   readOwnFields,
   whyNotClaimable,
 } from '../../lock/index.js'
-import { didYouMean } from '../../options/index.js'
-import { declaredLimits, keyNeedOf, type LifecycleModel, strayPhases } from '../../phases/index.js'
+import { declaredLimits, keyNeedOf, type LifecycleModel } from '../../phases/index.js'
 import { idSpelt, idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import { type InForce, inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
@@ -51,7 +49,7 @@ export async function readDocuments(
   filter: Filter<Document>,
   limit: number,
 ): Promise<Found[]> {
-  const inForce = (await inForceIn(db, [model]))(model)
+  const asFound = foundIn(model, (await inForceIn(db, [model]))(model))
   const pipeline = [
     { $match: filter },
     { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
@@ -59,18 +57,20 @@ export async function readDocuments(
     { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
   ]
   const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
-  const judge = judging(model, inForce)
-  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => judge(document, now))
+  return (rows as unknown as ReadAt[]).map(asFound)
 }
 
-/** Judges documents of a lifecycle by what is in force. */
-export function judging(
-  model: LifecycleModel,
-  { terms, pauses: all, cancels }: InForce,
-): (document: Document, now: Date) => Found {
+/** A document, and the server's time when it was read. */
+export interface ReadAt {
+  readonly document: Document
+  readonly now: Date
+}
+
+/** What documents of a lifecycle do, by the terms and pauses in force. */
+export function foundIn(model: LifecycleModel, { terms, pauses, cancels }: InForce): (read: ReadAt) => Found {
   const { lockTimeoutMs } = terms
-  const paused = new Paused(all)
-  return (document, now) => {
+  const paused = new Paused(pauses)
+  return ({ document, now }) => {
     const condition = conditionOf(document, model, now, lockTimeoutMs)
     const pauses = paused.of(document['phase'], document['_id'])
     const [pause] = pauses
@@ -228,98 +228,3 @@ async function refusalOf(system: System, { lifecycle, document }: Found): Promis
   const terms = (await termsInForce(system.db, [model]))(model)
   return whyNotClaimable(system.db, model.collection, terms, document['_id'])
 }
-
-/** The troubles that a list can show of the documents that match the rest: documents with any of these. */
-export const TROUBLES = ['parked', 'bugs', 'failing', 'waiting'] as const
-export type Trouble = (typeof TROUBLES)[number]
-
-export interface ListOptions {
-  /** The lifecycle. Default: all. */
-  readonly lifecycle?: string | undefined
-  readonly phase?: string | undefined
-  /** The state that the owner wants. */
-  readonly state?: string | undefined
-  /** Only those that wait for a person. */
-  readonly parked?: boolean | undefined
-  /**
-   * Only those that wait for a person because of a bug of the program: a step returned no outcome, or called Phaselock with invalid
-   * arguments.
-   */
-  readonly bugs?: boolean | undefined
-  /** Only those whose last step failed and will be tried again. */
-  readonly failing?: boolean | undefined
-  /** Only those whose handler waits for something. */
-  readonly waiting?: boolean | undefined
-  /** Only those whose handler waits under this name: `step.wait(reason, { on: 'certificate' })`. */
-  readonly on?: string | undefined
-  /** At most this many. Default 50. */
-  readonly limit?: number | undefined
-}
-
-/**
- * Documents and their conditions, by lifecycle and in the order of the claim index; `more` is true if there are others.
- * @example await listDocuments(system, { parked: true }) // { documents: [{ lifecycle: 'order', document, condition, ... }], more: false }
- * @throws UsageError for an unknown lifecycle, or a phase that neither it nor any document has
- */
-export async function listDocuments(
-  system: System,
-  { lifecycle, phase, state, on, limit = 50, ...troubles }: ListOptions = {},
-): Promise<{ readonly documents: readonly Found[]; readonly more: boolean }> {
-  const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
-  const all = await Promise.all(
-    models.map(async (model) => {
-      const stands = standing(model, { on, ...troubles })
-      // By the claim index, in which a phase comes first.
-      const own = stands && phase === undefined ? await phasesMeant(system.db, model) : []
-      const filter: Filter<Document> = {
-        ...(phase !== undefined ? { phase } : stands && { phase: { $in: own } }),
-        ...(state !== undefined && wantsState(state)),
-        ...stands,
-      }
-      return readDocuments(system, model, filter, limit + 1)
-    }),
-  )
-  const found = all.flat()
-  const known = [...new Set(models.flatMap((model) => [...model.phases.keys()]))]
-  if (found.length === 0 && phase !== undefined && !known.includes(phase)) {
-    throw new UsageError(
-      `expected a phase of ${models.map(({ name }) => name).join(', ')} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`,
-      { reason: 'unknownPhase', got: phase, known },
-    )
-  }
-  return { documents: found.slice(0, limit), more: found.length > limit }
-}
-
-const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
-/** The filters for documents with a trouble. */
-const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
-  parked: () => PARKED,
-  bugs: (progress) => ({ [`${progress}.error.bugs`]: { $gte: 1 }, ...PARKED }),
-  failing: (progress) => ({ [`${progress}.error`]: { $type: 'object' }, ...NOT_PARKED }),
-  waiting: (progress) => ({ [`${progress}.waitingFor`]: { $type: 'string' }, ...NOT_PARKED }),
-}
-
-/** How documents stand, as lists and operations ask for it. */
-export type Standing = Pick<ListOptions, Trouble | 'on'>
-
-/** The filter for how documents stand, in any phase; undefined: nothing is asked of that. */
-export function standing(
-  { settings: { progress } }: LifecycleModel,
-  { on, ...troubles }: Standing,
-): Filter<Document> | undefined {
-  const asked = TROUBLES.filter((trouble) => troubles[trouble])
-  if (asked.length === 0 && on === undefined) return undefined
-  return {
-    ...(on !== undefined && { [`${progress}.waitingOn`]: { $eq: on }, ...NOT_PARKED }),
-    ...(asked.length > 0 && { $or: asked.map((trouble) => inTrouble[trouble](progress)) }),
-  }
-}
-
-/** The documents whose owner wants a state, as a filter. */
-export const wantsState = (state: string): Filter<Document> => ({ state: { $eq: state, $not: { $type: 'array' } } })
-
-/** In which phases a lifecycle's documents are: its own, and those that this version lacks. */
-export const phasesMeant = async (db: Db, model: LifecycleModel): Promise<string[]> => [
-  ...model.phases.keys(),
-  ...(await strayPhases(db, model)),
-]

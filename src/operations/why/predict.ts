@@ -16,7 +16,7 @@ import {
 } from '../../lock/index.js'
 import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/index.js'
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
-import { type DocumentRef, documentMeant, type Found, judging } from '../inspect/find.js'
+import { type DocumentRef, documentMeant, type Found, foundIn } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
 import type { System } from '../system/system.js'
 import { type Changes, changesOf } from './changes.js'
@@ -160,7 +160,7 @@ async function afterwards(judged: Judged, stages: readonly Document[]): Promise<
   const pipeline = [...stages, { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
   const collection = protocolCollection(system.db, model.collection)
   const [row] = await readOwnFields((how) => collection.aggregate(pipeline, { ...how, hint: ID_INDEX }).toArray())
-  return row && { ...judged, stages, found: judging(model, inForce)(row['document'], row['now']) }
+  return row && { ...judged, stages, found: foundIn(model, inForce)({ document: row['document'], now: row['now'] }) }
 }
 
 function refusal({ system, found }: Judged, action: string): Outcome {
@@ -244,5 +244,5 @@ const isSame = (one: Pause, other: Pause): boolean =>
 const withInForce = (judged: Judged, model: Judged['model'], inForce: Judged['inForce']): Judged => ({
   ...judged,
   inForce,
-  found: judging(model, inForce)(judged.found.document, judged.found.now),
+  found: foundIn(model, inForce)(judged.found),
 })

@@ -123,6 +123,12 @@ export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = un
    */
   readonly each?: number | { readonly slots?: number; readonly rate?: string }
   /**
+   * The fields by whose values people list documents: `phaselock list order --filter '{"customer": "4711"}'` (docs/cli.md#phaselock-list). Each needs an
+   * index of its own; at most 5. Default: none.
+   * @example ['customer']
+   */
+  readonly search?: readonly NoInfer<FieldOf<Doc>>[]
+  /**
    * Phases that an older version had and this one lacks, each with the phase that replaces it. Documents in them go on there as soon as no replica of
    * the older version holds them. See docs/upgrading.md.
    */

@@ -52,6 +52,7 @@ const FIELDS = t.partOf({
       ),
     }),
   ),
+  search: t.orAbsent(listOf(fieldName)),
   declaredLimits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
   /** The `lockTimeout` of the definition; the field `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
@@ -86,6 +87,7 @@ export function registeredFields(model: LifecycleModel): RegisteredFields {
     definedLockTimeout,
     order,
     keys,
+    search: settings.search,
     declaredLimits: [...(model.declaredLimits ?? [])].map(([limit, slots]) => ({ limit, slots })),
   }
   return JSON.parse(JSON.stringify(fields)) // without undefined values: the driver would store null

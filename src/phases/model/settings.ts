@@ -29,6 +29,8 @@ export interface LifecycleSettings {
   /** The field by whose values claims take turns, also where `limitBy` is declared: claims look for documents of those values that have slots. */
   readonly fairBy?: string | undefined
   readonly limitBy?: string | undefined
+  /** The owner's fields by whose values people list documents. */
+  readonly search?: readonly string[] | undefined
   readonly each?: number | KeyLimit | undefined
   readonly callbacks?: readonly CallbackName[] | undefined
   readonly callbackTimeoutMs?: number | undefined
@@ -129,6 +131,15 @@ const ownerField = t.checked(
   t.expecting('a field of the owner, not one of those that Phaselock uses'),
 )
 
+/** The most fields that documents are listed by, because each has an index that every insert and removal writes. */
+const MOST_SEARCHED = 5
+const searchList = t.checked(
+  t.list(ownerField, t.expecting("a list of field names, such as ['customer']")),
+  (fields) => fields.length > 0 && fields.length <= MOST_SEARCHED && new Set(fields).size === fields.length,
+  (fields) =>
+    `expected 1 to ${MOST_SEARCHED} fields, each once, got ${(fields as string[]).join(', ') || 'none'}: each is an index`,
+)
+
 type Keeps = 'off' | 'sampled' | 'full'
 type EventsNode =
   | Keeps
@@ -169,6 +180,7 @@ export const settingsSchema = t.object({
   fairBy: t.optional(ownerField),
   limitBy: t.optional(ownerField),
   each: t.optional(eachKey),
+  search: t.optional(searchList),
   callbacks: t.optional(callbackList),
   events: t.optional(
     t.chosen<EventsNode>((given) =>
@@ -221,7 +233,8 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
   } = read.options
   const events = eventsOf(wanted)
   const { limitBy, fairBy } = rest
-  for (const [name, field] of Object.entries({ priorityBy: rest.priorityBy, fairBy, limitBy }))
+  const searched = rest.search?.find((field) => field === fields.progress)
+  for (const [name, field] of Object.entries({ priorityBy: rest.priorityBy, fairBy, limitBy, search: searched }))
     if (field === fields.progress)
       problems.push(
         `${name}: expected a field of the owner, got '${field}', in which Phaselock keeps its own (fields.progress)`,
