@@ -173,7 +173,7 @@ export const workOnOperations = of(
   anything('options'),
 )
 
-export const causes = of(causesOf.causes, onSystem)
+export const causes = of(causesOf.causes, onSystem, options(FRESH))
 export const causeNamed = of(causesOf.causeNamed, onSystem, named('id'))
 export const ackCause = of(
   acknowledge.ackCause,

@@ -118,7 +118,7 @@ describe('each function that acts on a system', () => {
     undoOperation: ['x', by],
     workOnOperations: [[]],
     checkDatabase: [],
-    causes: [],
+    causes: [{ fresh: true }],
     causeNamed: ['3f9a0c1b22d4'],
     ackCause: ['3f9a0c1b22d4', { by: 'ana', until: '4h', note: 'n' }],
     unackCause: ['3f9a0c1b22d4'],

@@ -122,7 +122,7 @@ function printAll(output: Output, found: Causes): void {
 /** What is unknown, in lines. */
 function unknownLines({ noCensus, unread }: Pick<Causes, 'noCensus' | 'unread'>): string[] {
   return [
-    ...(noCensus.length > 0 ? [`no census: ${noCensus.join(', ')} (no replica, or an older one, runs it)`] : []),
+    ...noCensus.map(({ lifecycle, why }) => `no census of ${lifecycle}: ${why}`),
     ...(unread.length > 0 ? [`unknown, because this user may not read it: ${unread.join(', ')}`] : []),
   ]
 }

@@ -82,8 +82,8 @@ function startsOf(replicas: readonly ReplicaState[], { lifecycle }: Dated): Chan
 }
 
 /** What a replica runs, as far as it says so: the app's version, else Phaselock's own, and the graph of a lifecycle. */
-function runOf(replica: ReplicaState, lifecycle: string | undefined): string {
-  const { version, appVersion, lifecycles } = replica as ReplicaState & { readonly appVersion?: string }
+export function runOf(replica: ReplicaState, lifecycle: string | undefined): string {
+  const { version, appVersion, lifecycles } = replica
   const one = lifecycles.find(({ name }) => name === lifecycle) as { readonly graph?: string } | undefined
   const own = appVersion ?? (version === undefined ? 'an unknown version' : `Phaselock ${version}`)
   return one?.graph === undefined ? own : `${own}, graph ${one.graph}`

@@ -1,6 +1,4 @@
-import { isServerError } from '../../database/index.js'
-import { lookAtCensus } from '../../phases/index.js'
-import { ageToSay } from '../inspect/count.js'
+import { ageToSay, type CensusRequest } from '../inspect/count.js'
 import type { Count } from '../inspect/count-text.js'
 import { NotFound, UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
@@ -9,12 +7,11 @@ import { changesBefore } from './before.js'
 import { documentRows } from './document-rows.js'
 import { helpedBefore } from './helped.js'
 import { type Quiet, quietOf } from './quiet.js'
-import { readChanges, readEnded, readSources, type Sources } from './read.js'
+import { causesIn, readChanges, readEnded, readSources, type Sources } from './read.js'
 import { type CauseRow, causeId, type FoundCause, inOrder, isAcknowledged, MOST_ROWS } from './row.js'
 import { scheduleRows } from './schedule-rows.js'
 import { systemRows } from './system-rows.js'
-
-const UNAUTHORIZED = 13
+import { versionRows } from './version-rows.js'
 
 /** All that needs a person. Times are the server's. */
 export interface Causes {
@@ -29,8 +26,8 @@ export interface Causes {
   readonly more: Count
   /** The number of all that nobody deals with. */
   readonly needsYou: number
-  /** The lifecycles of which no census was taken, so that nothing is known of their documents: without a replica, or with older ones only. */
-  readonly noCensus: readonly string[]
+  /** The lifecycles without a census, so that nothing is known of their documents, and the reason. */
+  readonly noCensus: readonly { readonly lifecycle: string; readonly why: string }[]
   /** What this user may not read, so that nothing is known of it. */
   readonly unread: readonly string[]
   /** What there is to say if nothing needs a person. */
@@ -42,17 +39,17 @@ export interface Causes {
  * Phaselock's own collections, and no document of a lifecycle.
  * @example (await causes(system)).rows[0] // { id: '3f9a0c1b22d4', kind: 'park', lifecycle: 'order', text: 'parked in Packing: no paper', documents: { n: 12 }, ... }
  */
-export async function causes(system: System): Promise<Causes> {
+export async function causes(system: System, request: CensusRequest = {}): Promise<Causes> {
   const unread: string[] = []
-  const sources = await lookedAt(system, unread)
-  const { now, census, lifecycles } = sources
+  const sources = await readSources(system, request, (source) => unread.push(source))
+  const { now, census, without } = sources
   const all = rowsOf(sources)
   const rows = await told(system, all.slice(0, MOST_ROWS), sources, unread)
   const asOf = oldestOf([...census.values()].map(({ at }) => at))
   return {
     ...{ now, asOf, isOld: asOf !== null && ageToSay({ at: asOf }, now) !== undefined },
     ...{ rows, more: moreOf(sources, all), needsYou: all.filter((row) => !isAcknowledged(row)).length },
-    ...{ noCensus: lifecycles.filter((name) => !census.has(name)), unread, quiet: quietOf(sources) },
+    ...{ noCensus: [...without].map(([lifecycle, why]) => ({ lifecycle, why })), unread, quiet: quietOf(sources) },
   }
 }
 
@@ -63,17 +60,9 @@ export async function causes(system: System): Promise<Causes> {
  */
 export async function causeNamed(system: System, id: string): Promise<{ readonly row: CauseRow; readonly now: Date }> {
   const unread: string[] = []
-  const sources = await lookedAt(system, unread)
+  const sources = await readSources(system, {}, (source) => unread.push(source))
   const [row] = await told(system, [rowMeant(rowsOf(sources), id)], sources, unread)
   return { row: row!, now: sources.now }
-}
-
-async function lookedAt(system: System, unread: string[]): Promise<Sources> {
-  // Reading alone must not need the right to write.
-  await lookAtCensus(system.db).catch((error: unknown) =>
-    isServerError(error, UNAUTHORIZED) ? undefined : Promise.reject(error),
-  )
-  return readSources(system, (source) => unread.push(source))
 }
 
 /** Rows with what changed before, and what helped. */
@@ -113,11 +102,14 @@ function rowMeant(rows: readonly CauseRow[], id: string): CauseRow {
 
 /** The rows of all sources in their order, with their acknowledgements. */
 export function rowsOf(sources: Sources): CauseRow[] {
-  const { now, census, pauses, acks, schedules } = sources
+  const { now, census, flows, mixed, pauses, acks, schedules } = sources
   const found: FoundCause[] = [
     ...systemRows(sources),
-    ...[...census.values()].flatMap((one) => documentRows({ census: one, flow: undefined, pauses, now })),
+    ...[...census.values()].flatMap((one) =>
+      documentRows({ census: one, flow: causesIn(one, flows.get(one._id)), pauses, now }),
+    ),
     ...scheduleRows(schedules, now),
+    ...versionRows(mixed, census, now),
   ]
   const rows = found.map(({ key, action, ...row }): CauseRow => {
     const id = causeId({ ...row, key })

@@ -6,7 +6,7 @@ import type { CauseAction, FoundCause } from './row.js'
 
 /** How often a cause was recorded, by the sums that replicas send. */
 export interface CauseFlow {
-  /** The number of its records in the time that is read. */
+  /** The number of its records in the last hour. */
   readonly n: number
   /** These by minute, the oldest first; minutes without any are 0. */
   readonly byMinute: readonly number[]
@@ -16,13 +16,14 @@ export interface CauseFlow {
 /** What is known of one lifecycle's documents. */
 export interface DocumentsSeen {
   readonly census: Census
+  /** By cause; one of which the replicas that count haven't sent anything is absent only where others don't count. */
   readonly flow: ReadonlyMap<string, CauseFlow> | undefined
   readonly pauses: readonly ListedPause[]
   /** The server's time. */
   readonly now: Date
 }
 
-/** An error repeats if this many documents have it now, or if it was recorded this often in the hours that the flow is read for. */
+/** An error repeats if this many documents have it now, or if it was recorded this often in the last hour. */
 export const REPEATS_FROM = 3
 /** Without flow, one of fewer documents repeats if it was recorded again this long after it was first seen. */
 const REPEATS_AFTER_MS = 60_000
@@ -40,6 +41,9 @@ export function documentRows({ census, flow, pauses, now }: DocumentsSeen): Foun
     .filter((one) => repeats(one, flow?.get(one.cause)))
     .map((one) => troubleRow(lifecycle, one, flow?.get(one.cause), 'error'))
   const parks = census.parks.map((one) => troubleRow(lifecycle, one, flow?.get(one.cause), 'park'))
+  // Documents without a phase are in both lists.
+  const idsWithout = (phase: string) =>
+    census.broken.find(({ field, found }) => field === 'phase' && phase === `(${found})`)?.ids ?? []
   const unknown = census.phases
     .filter(({ kind, documents }) => kind === 'unknown' && documents.n > 0)
     .map(({ phase, documents }): FoundCause => {
@@ -47,7 +51,7 @@ export function documentRows({ census, flow, pauses, now }: DocumentsSeen): Foun
       return {
         ...{ kind: 'unknown-phase', key: [phase], lifecycle, phase, documents, ...seen },
         text: `whose phase the lifecycle doesn't have: ${phase}`,
-        ...{ oldest: null, firstSeen: null, ids: [] },
+        ...{ oldest: null, firstSeen: null, ids: three(idsWithout(phase)) },
         action: isName(phase) ? dryRun(migrate) : always('phaselock check --repair', 'phaselock check'),
       }
     })

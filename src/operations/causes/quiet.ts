@@ -1,11 +1,14 @@
+import { sumOf } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { type Count, countText } from '../inspect/count-text.js'
 import type { Sources } from './read.js'
 
 /** What happens while nothing needs a person. */
 export interface Quiet {
-  /** Recorded moves of documents in a minute; null: replicas send none. */
+  /** The recorded ends of steps in a minute, on average over the last ten; null: no replica counts them. */
   readonly perMinute: number | null
+  /** The replicas that don't count them. */
+  readonly uncounted: readonly string[]
   readonly due: Count
   readonly held: number
   readonly sleeping: Count
@@ -13,14 +16,26 @@ export interface Quiet {
   readonly next: { readonly schedule: string; readonly at: Date } | null
 }
 
-export function quietOf({ census, schedules, now }: Pick<Sources, 'census' | 'schedules' | 'now'>): Quiet {
+const MINUTES = 10
+
+export function quietOf({
+  census,
+  schedules,
+  flows,
+  now,
+}: Pick<Sources, 'census' | 'schedules' | 'flows' | 'now'>): Quiet {
   const phases = [...census.values()].flatMap((one) => one.phases)
   const runs = schedules.flatMap(({ _id, nextRunAt }) =>
     typeof _id === 'string' && nextRunAt instanceof Date && nextRunAt > now ? [{ schedule: _id, at: nextRunAt }] : [],
   )
   runs.sort((a, b) => a.at.getTime() - b.at.getTime())
+  // The last minute isn't over.
+  const intervals = [...flows.values()].flatMap((one) => one.intervals.slice(-MINUTES - 1, -1))
+  const recorded = intervals.reduce((sum, one) => sum + one.recorded, 0)
+  const uncounted = [...new Set([...flows.values()].flatMap((one) => one.uncounted))]
   return {
-    perMinute: null,
+    perMinute: flows.size > 0 && (recorded > 0 || uncounted.length === 0) ? Math.round(recorded / MINUTES) : null,
+    uncounted,
     due: sumOf(phases.map(({ due }) => due)),
     held: phases.reduce((sum, { held }) => sum + held, 0),
     sleeping: sumOf(phases.map(({ sleeping }) => sleeping)),
@@ -28,16 +43,12 @@ export function quietOf({ census, schedules, now }: Pick<Sources, 'census' | 'sc
   }
 }
 
-/** A sum is as uncertain as its most uncertain part. */
-export const sumOf = (counts: readonly Count[]): Count => ({
-  n: counts.reduce((sum, { n }) => sum + n, 0),
-  ...(counts.some(({ more }) => more) && { more: true as const }),
-  ...(counts.some(({ about }) => about) && { about: true as const }),
-})
-
 /** The same in one line. */
-export function quietText({ perMinute, due, held, sleeping, next }: Quiet, now: Date): string {
-  const speed = perMinute === null ? 'throughput unknown' : `${perMinute.toLocaleString('en-US')} steps per minute`
+export function quietText({ perMinute, uncounted, due, held, sleeping, next }: Quiet, now: Date): string {
+  const speed =
+    perMinute === null
+      ? 'throughput unknown'
+      : `${uncounted.length > 0 ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
   const run = next === null ? '' : `; next: schedule ${next.schedule} in ${formatMs(next.at.getTime() - now.getTime())}`
   return `${speed}; ${countText(due)} due, ${held} held, ${countText(sleeping)} asleep${run}`
 }

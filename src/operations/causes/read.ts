@@ -1,14 +1,18 @@
-import type { Document } from 'mongodb'
+import type { Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
 import { LIFECYCLES_COLLECTION, readDuties, readLockTimeouts, readOwnFields } from '../../lock/index.js'
-import { AUDIT_COLLECTION, readCensus } from '../../phases/index.js'
+import { AUDIT_COLLECTION, type Census } from '../../phases/index.js'
 import { OPERATION_LIFECYCLE, OPERATIONS_COLLECTION } from '../bulk/operation.js'
 import { listOperations } from '../bulk/operations.js'
+import { type CensusRequest, censusFor } from '../inspect/count.js'
+import { type Flow, readFlow } from '../inspect/flow.js'
 import { replicaStates } from '../inspect/replicas.js'
+import { mixedAmong } from '../inspect/versions.js'
 import { listPauses } from '../pauses/pause.js'
 import type { System } from '../system/system.js'
 import { readAcks } from './acks.js'
 import { type ChangeSources, type Dated, windowOf } from './before.js'
+import type { CauseFlow } from './document-rows.js'
 import type { EndedOperation } from './helped.js'
 import type { ScheduleSeen } from './schedule-rows.js'
 
@@ -30,26 +34,76 @@ async function ifAllowed<T>(reading: Promise<T>, otherwise: T, source: string, u
 }
 
 /** What the rows are made from. Reads no document of a lifecycle. */
-export async function readSources(system: System, unread: Unread) {
+export async function readSources(system: System, request: CensusRequest, unread: Unread) {
   const { db } = system
   const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
   const lifecycles = models.map(({ name }) => name)
-  const [{ census, now }, { states: replicas }, { duties }, { operations }, { pauses }, acks, timeouts, schedules] =
-    await Promise.all([
-      readCensus(db),
-      replicaStates({ ...system, models }, '30s'),
-      ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
-      listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
-      listPauses(system),
-      readAcks(db),
-      readLockTimeouts(db, lifecycles),
-      ifAllowed(schedulesOf(system), [], 'schedules', unread),
-    ])
+  const [
+    { census, now, without },
+    { states: replicas },
+    { duties },
+    { operations },
+    { pauses },
+    acks,
+    timeouts,
+    schedules,
+  ] = await Promise.all([
+    censusFor({ db, models }, request),
+    replicaStates({ ...system, models }, '30s'),
+    ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
+    listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
+    listPauses(system),
+    readAcks(db),
+    readLockTimeouts(db, lifecycles),
+    ifAllowed(schedulesOf(system), [], 'schedules', unread),
+  ])
   const leaseMs = new Map(
     models.map(({ name, settings }) => [name, timeouts.get(name)?.dueMs ?? settings.lockTimeoutMs]),
   )
-  const own = new Map([...census].filter(([name]) => lifecycles.includes(name)))
-  return { now, lifecycles, census: own, replicas, duties, operations, pauses, acks, leaseMs, schedules }
+  const [flows, mixed] = await Promise.all([flowsOf(db, census), mixedAmong({ db, models }, replicas)])
+  return {
+    now,
+    lifecycles,
+    census,
+    without,
+    flows,
+    mixed,
+    replicas,
+    duties,
+    operations,
+    pauses,
+    acks,
+    leaseMs,
+    schedules,
+  }
+}
+
+/** The most lifecycles whose flow is read, each with four commands. */
+const MOST_FLOWS = 10
+
+/** The flow of the last hour, of lifecycles with errors or parked documents; if there are none, of any, for the throughput. */
+async function flowsOf(db: Db, census: ReadonlyMap<string, Census>): Promise<ReadonlyMap<string, Flow>> {
+  const troubled = [...census.values()].filter(({ errors, parks }) => errors.length + parks.length > 0)
+  const names = (troubled.length > 0 ? troubled : [...census.values()]).map(({ _id }) => _id).slice(0, MOST_FLOWS)
+  const flows = await Promise.all(names.map((lifecycle) => readFlow(db, { lifecycle })))
+  return new Map(flows.map((one) => [one.lifecycle, one]))
+}
+
+/** What a lifecycle's flow says of the causes that its census names; undefined: it isn't read. */
+export function causesIn(
+  { errors, parks }: Census,
+  flow: Flow | undefined,
+): ReadonlyMap<string, CauseFlow> | undefined {
+  if (!flow) return undefined
+  const none = { n: 0, byMinute: flow.intervals.map(() => 0), versions: [] }
+  return new Map(
+    [...errors, ...parks].flatMap(({ cause }): [string, CauseFlow][] => {
+      const { n, byInterval: byMinute, versions } = flow.causes[cause] ?? {}
+      if (n !== undefined) return [[cause, { n, byMinute: byMinute!, versions: versions! }]]
+      // Where all replicas count, none has recorded it within the hour.
+      return flow.uncounted.length === 0 ? [[cause, none]] : []
+    }),
+  )
 }
 
 export type Sources = Awaited<ReturnType<typeof readSources>>

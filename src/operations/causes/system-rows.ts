@@ -1,5 +1,6 @@
 import type { Duty } from '../../lock/index.js'
 import { typed } from '../../options/index.js'
+import { CENSUS, SWEEP } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import type { OperationState } from '../bulk/operations.js'
 import type { ReplicaState } from '../inspect/replicas.js'
@@ -40,7 +41,7 @@ export function systemRows(seen: SystemSeen): FoundCause[] {
     ...replicas.filter((one) => !one.live).flatMap((one) => deadReplica(one, seen)),
     ...operations.flatMap((one) => stuckOperation(one, seen)),
     // If no replica is there to do a duty, that is said already.
-    ...seen.duties.filter((one) => isSomeonesDuty(one, seen, live)).flatMap((one) => badDuty(one, seen)),
+    ...seen.duties.filter((one) => isSomeonesDuty(one, live)).flatMap((one) => badDuty(one, seen)),
   ]
 }
 
@@ -107,18 +108,20 @@ function stuckOperation(
   ]
 }
 
-/** The lifecycle of a duty that each lifecycle has, such as `census of order`. */
-const ofLifecycle = /^(?:census|sweep) of (.+)$/
-
-function isSomeonesDuty({ name }: Duty, { duties }: SystemSeen, live: readonly ReplicaState[]): boolean {
-  const lifecycle = ofLifecycle.exec(name)?.[1]
-  if (lifecycle === undefined) return live.length > 0
-  // The census is the sweep's successor: after an update nobody sweeps any more.
-  if (name.startsWith('sweep ') && duties.some((one) => one.name === `census of ${lifecycle}`)) return false
-  return live.some(runs(lifecycle))
+function isSomeonesDuty({ name }: Duty, live: readonly ReplicaState[]): boolean {
+  // Only an older version sweeps: after an update no replica does.
+  if (name.startsWith(SWEEP)) return false
+  return name.startsWith(CENSUS) ? live.some(runs(name.slice(CENSUS.length))) : live.length > 0
 }
 
-function badDuty({ name, everyMs, begunAt, error, tookMs, foundAt, by }: Duty, { now }: SystemSeen): FoundCause[] {
+/** A census is rare while nobody looks, whatever its duty says of the last time. */
+const RARE_CENSUS_MS = 300_000
+
+function badDuty(
+  { name, everyMs: lastMs, begunAt, error, tookMs, foundAt, by }: Duty,
+  { now }: SystemSeen,
+): FoundCause[] {
+  const everyMs = name.startsWith(CENSUS) ? Math.max(lastMs, RARE_CENSUS_MS) : lastMs
   const ageMs = now.getTime() - begunAt.getTime()
   const row = (text: string, since: Date | null): FoundCause[] => [
     {
@@ -138,21 +141,3 @@ function badDuty({ name, everyMs, begunAt, error, tookMs, foundAt, by }: Duty, {
     ? row(`has not ended since ${formatMs(ageMs)}`, begunAt)
     : []
 }
-
-/** Replicas that do not run the same: what distinguishes them, in words. */
-export interface MixedVersions {
-  readonly lifecycle: string | undefined
-  readonly text: string
-  /** The documents that only some of them handle; null: not known. */
-  readonly documents: FoundCause['documents']
-  readonly versions: readonly string[]
-  /** When the newest of them started. */
-  readonly since: Date | null
-}
-
-/** The rows of replicas that do not run the same. */
-export const versionRows = (mixed: readonly MixedVersions[], now: Date): FoundCause[] =>
-  mixed.map(({ lifecycle, text, documents, versions, since }) => ({
-    ...{ kind: 'versions', key: [], lifecycle, text, documents, ...NONE, versions },
-    ...{ oldest: since, firstSeen: since, lastSeen: now, action: command('phaselock replicas', 'phaselock replicas') },
-  }))
