@@ -1,11 +1,76 @@
 import { randomBytes } from 'node:crypto'
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals'
+import { storeConfig, storedConfig } from '../../packages/state/src/config/versions.js'
+import { codeBlocks, readPage } from '../docs/page.js'
 import { useDatabase } from '../support/database.js'
 import { InstalledFolder, run } from './installed-folder.js'
 
 jest.setTimeout(120_000)
+
+/** What the examples of docs/state.md take for granted. */
+const PRELUDE = `
+export {}
+declare global {
+  type Db = import('mongodb').Db
+  const db: Db
+  const DB: symbol
+  const SharedStore: typeof import('phaselock-state').SharedStore
+  const ConfigStore: typeof import('phaselock-state/config').ConfigStore
+  const Logins: typeof import('phaselock-state/logins').Logins
+  const StateModule: typeof import('phaselock-state/nest').StateModule
+  const mail: import('phaselock-state/config').ConfigDefinition<{ host: string }>
+  const imports: typeof import('./imports.js').imports
+  const password: string
+  const session: string
+  function logIn(options: { signal: AbortSignal }): Promise<string>
+  function send(row: unknown): Promise<void>
+  interface Scenario { readonly steps: readonly string[] }
+}
+`
+
+const IMPORTS = `
+import { lifecycleOf } from 'phaselock'
+export const imports = lifecycleOf<{ _id: string }>().define({
+  name: 'import',
+  collection: 'Import',
+  phases: { Running: { next: ['Done'] }, Done: { rest: true } },
+})
+`
+
+/** The part of zod that the page uses, by the interface of Standard Schema 1 as it is published. */
+const ZOD = {
+  'package.json': JSON.stringify({ name: 'zod', type: 'module', exports: { types: './z.d.ts', default: './z.js' } }),
+  'z.d.ts': `
+    interface StandardSchemaV1<Input = unknown, Output = Input> { readonly '~standard': Props<Input, Output> }
+    interface Props<Input, Output> {
+      readonly version: 1
+      readonly vendor: string
+      readonly validate: (value: unknown) => Result<Output> | Promise<Result<Output>>
+      readonly types?: { readonly input: Input; readonly output: Output } | undefined
+    }
+    type Result<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: ReadonlyArray<Issue> }
+    interface Issue { readonly message: string; readonly path?: ReadonlyArray<PropertyKey | { readonly key: PropertyKey }> | undefined }
+    type OutputOf<S> = S extends StandardSchemaV1<any, infer O> ? O : never
+    export const z: {
+      string(): StandardSchemaV1<string>
+      number(): StandardSchemaV1<number> & { default(value: number): StandardSchemaV1<number | undefined, number> }
+      object<S extends object>(shape: S): StandardSchemaV1<unknown, { [K in keyof S]: OutputOf<S[K]> }>
+    }`,
+  'z.js': `
+    const schema = (validate) => ({ '~standard': { version: 1, vendor: 'zod', validate } })
+    const of = (type) => (value) => typeof value === type ? { value } : { issues: [{ message: 'expected a ' + type, path: [] }] }
+    const withDefault = (validate) => Object.assign(schema(validate), {
+      default: (fallback) => schema((value) => validate(value === undefined ? fallback : value)),
+    })
+    const object = (shape) => schema((value) => {
+      const read = Object.entries(shape).map(([key, one]) => [key, one['~standard'].validate(value?.[key])])
+      const issues = read.flatMap(([key, { issues = [] }]) => issues.map((issue) => ({ ...issue, path: [key] })))
+      return issues.length > 0 ? { issues } : { value: Object.fromEntries(read.map(([key, one]) => [key, one.value])) }
+    })
+    export const z = { string: () => schema(of('string')), number: () => withDefault(of('number')), object }`,
+}
 
 const root = resolve(import.meta.dirname, '../..')
 const PACKAGES = { 'phaselock-state': 'packages/state', 'phaselock-repositories': 'packages/repositories' } as const
@@ -146,27 +211,30 @@ describe('phaselock-state and phaselock-repositories from their tarballs, in an 
     }
   })
 
-  test('an app with StateModule and PhaselockModule compiles against their types, boots, works and closes', async () => {
+  /** What the compiler has against these files of the folder. @param options further ones */
+  async function compiled(include: readonly string[], options: object = {}): Promise<string> {
     const compilerOptions = {
       ...{ target: 'es2023', module: 'nodenext', moduleResolution: 'nodenext', types: ['node'], strict: true },
-      ...{
-        exactOptionalPropertyTypes: true,
-        skipLibCheck: true,
-        experimentalDecorators: true,
-        outDir: 'out',
-        rootDir: '.',
-      },
+      ...{ exactOptionalPropertyTypes: true, skipLibCheck: true, experimentalDecorators: true },
+      ...{ outDir: 'out', rootDir: '.', ...options },
     }
-    await writeFile(join(folder.path, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['app.ts'] }))
-    await writeFile(join(folder.path, 'app.ts'), APP)
+    await writeFile(join(folder.path, 'tsconfig.json'), JSON.stringify({ compilerOptions, include }))
     const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder.path, '--pretty', 'false']
-    const { stdout: problems } = await run(process.execPath, tsc).catch((error: { stdout: string }) => error)
-    expect(problems).toBe('')
+    return (await run(process.execPath, tsc).catch((error: { stdout: string }) => error)).stdout
+  }
+
+  /** What a program of the folder prints. */
+  async function printed(file: string): Promise<string> {
     const { PATH, HOME } = process.env
     const PHASELOCK_STATE_KEYS = `k1=${randomBytes(32).toString('base64')}`
     const env = { PATH, HOME, MONGODB_URI: database.uri, PHASELOCK_STATE_KEYS }
-    const { stdout } = await run(process.execPath, ['out/app.js'], { cwd: folder.path, env })
-    expect(JSON.parse(stdout)).toEqual({
+    return (await run(process.execPath, [file], { cwd: folder.path, env })).stdout
+  }
+
+  test('an app with StateModule and PhaselockModule compiles against their types, boots, works and closes', async () => {
+    await writeFile(join(folder.path, 'app.ts'), APP)
+    expect(await compiled(['app.ts'])).toBe('')
+    expect(JSON.parse(await printed('out/app.js'))).toEqual({
       host: 'localhost',
       refused: true,
       scenario: { steps: ['greet'] },
@@ -175,5 +243,32 @@ describe('phaselock-state and phaselock-repositories from their tarballs, in an 
       classes: ['StoreUnavailable', 'LoginFailed'],
       lifecycles: expect.arrayContaining(['order', 'repository', 'repository-sync']),
     })
+  })
+
+  test('the examples of docs/state.md compile, and the one with zod runs on any library of Standard Schema', async () => {
+    const zod = join(folder.path, 'node_modules/zod')
+    await mkdir(zod, { recursive: true })
+    for (const [name, text] of Object.entries(ZOD)) await writeFile(join(zod, name), text)
+    await writeFile(join(folder.path, 'prelude.d.ts'), PRELUDE)
+    await writeFile(join(folder.path, 'imports.ts'), IMPORTS)
+    const blocks = codeBlocks(await readPage('docs/state.md')).filter(({ language }) => language === 'ts')
+    expect(blocks.length).toBeGreaterThanOrEqual(5)
+    for (const [i, { code }] of blocks.entries())
+      await writeFile(join(folder.path, `block-${i}.ts`), `${code}\nexport {}`)
+    const found = await compiled(['prelude.d.ts', 'imports.ts', 'block-*.ts'], { noImplicitAny: false })
+    expect(found).toBe('')
+
+    // The example changes version 3.
+    const place = { db: database.db, environment: 'default' }
+    for (const host of ['a', 'b', 'c']) await storeConfig(place, 'mail', { host }, { by: 'bo' })
+    const example = blocks.findIndex(({ heading }) => heading === 'Config')
+    const seen = [`console.log(JSON.stringify(config.get(mail)))`, 'await config.stop()', 'await client.close()']
+    const js = await readFile(join(folder.path, `out/block-${example}.js`), 'utf8')
+    const opened = `const { MongoClient } = await import('mongodb')
+      const client = new MongoClient(process.env.MONGODB_URI)
+      const db = client.db()`
+    await writeFile(join(folder.path, 'out/example.js'), [opened, js, ...seen].join('\n'))
+    expect(JSON.parse(await printed('out/example.js'))).toEqual({ host: 'smtp.example.org', port: 587 })
+    expect(await storedConfig(place, 'mail')).toMatchObject({ version: 4, by: 'ana', reason: 'the new relay' })
   })
 })
