@@ -100,7 +100,8 @@ function areJson(value: object, depth: number): boolean {
     return true
   }
   if (!isPlain(value) || Object.getOwnPropertySymbols(value).length > 0) return false
-  for (const name of Object.keys(value))
+  // Not Object.keys, whose lists are garbage by the next line: a tenth of a write's processor time for 40 fields. Inherited ones can only make it BSON.
+  for (const name in value)
     if (!name.isWellFormed() || !isJson((value as Record<string, unknown>)[name], depth)) return false
   return true
 }
