@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, test } from '@jest/globals'
 import { GitCache, gitSource } from 'phaselock-repositories'
@@ -10,9 +10,9 @@ import { contentsOf, errorOf, headOf, treeOf } from './support/read.js'
 import { type ServedRepository, useServedRepository } from './support/served.js'
 
 const { signal } = new AbortController()
-let { repository, server, caches, source } = {} as ServedRepository
+let { repository, server, caches, cache, source } = {} as ServedRepository
 const cached = useServedRepository((served) => {
-  ;({ repository, server, caches, source } = served)
+  ;({ repository, server, caches, cache, source } = served)
 })
 
 describe('the cache', () => {
@@ -131,6 +131,40 @@ describe('the cache', () => {
     await repository.commit({ a: '2' })
     expect(await contentsOf(adopted, await headOf(adopted))).toEqual({ a: '2' })
     await rm(root, { recursive: true })
+  })
+
+  test('of a pod whose name comes never again is adopted once it is unused for long; others are removed, and one in use stays', async () => {
+    const root = await mkdtemp(join(tmpdir(), 'phaselock-pods-'))
+    const long = new Date(Date.now() - 3 * 3_600_000)
+    const left = async (pod: string, at: Date) => {
+      const folder = join(root, `${pod}-1-1`, 'abc-sha1')
+      await mkdir(folder, { recursive: true })
+      await writeFile(join(folder, 'phaselock-used'), pod)
+      for (const path of [join(folder, 'phaselock-used'), folder, join(root, `${pod}-1-1`)]) await utimes(path, at, at)
+    }
+    for (const pod of ['api-7f9c-a', 'api-7f9c-b', 'api-7f9c-c']) await left(pod, long)
+    await left('api-8d2e-a', new Date())
+    await writeFile(join(root, 'notes.txt'), 'not ours')
+    const one = new GitCache({ folder: root })
+    const held = await one.hold('key', 'sha1', signal)
+    // The first one is this process's now, the others may still be adopted by processes that start with it.
+    expect(dirname(held.folder)).not.toContain('api-')
+    expect(await readdir(dirname(held.folder))).toContain('abc-sha1')
+    expect((await readdir(root)).filter((name) => name.startsWith('api-7f9c-'))).toHaveLength(2)
+    await held[Symbol.asyncDispose]()
+    const names = await readdir(root)
+    expect(names.filter((name) => name.startsWith('api-'))).toEqual(['api-8d2e-a-1-1'])
+    expect(names).toContain('notes.txt')
+    await rm(root, { recursive: true })
+  })
+
+  test('that another process took, because it was unused for long, is made again', async () => {
+    await using first = await cache.hold('key', 'sha1', signal)
+    await first[Symbol.asyncDispose]()
+    await rename(dirname(first.folder), `${dirname(first.folder)}-taken`)
+    await using again = await cache.hold('key', 'sha1', signal)
+    expect(existsSync(join(again.folder, 'HEAD'))).toBe(true)
+    await rm(`${dirname(first.folder)}-taken`, { recursive: true })
   })
 
   test('two readings of one repository at once fetch it one after the other', async () => {

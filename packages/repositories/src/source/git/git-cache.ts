@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { anything, type Checks, checkOptions } from '../../options.js'
 import { gitText } from './run-git.js'
 
 const DEFAULT_BYTES = 5_000_000_000
 const USED = 'phaselock-used'
 const UNFINISHED = 'phaselock-unfinished'
+/** The time without a use after which a process's folder is anybody's: four times the longest step of a sync. Its process, if it lives, fetches again. */
+const ABANDONED_MS = 2 * 3_600_000
 
 /** The options of a `GitCache`. */
 export interface GitCacheOptions {
@@ -33,6 +35,9 @@ let caches = 0
 /**
  * Bare repositories on this machine's disk. It is a cache alone: what is lost or damaged is fetched again. Each process has a folder of
  * its own, because git's lock files outlive a killed process; a process adopts the folder of one that has ended.
+ *
+ * Invariant: the folder holds `maxBytes` for each process that was at work in the last two hours, and for one fetch of each. A pod's name is in no
+ * later pod, so a folder is judged by its last use, too, by the clock of its file system.
  */
 export class GitCache {
   private readonly root: string
@@ -128,6 +133,7 @@ export class GitCache {
   private async trim(): Promise<void> {
     const own = await this.opened
     if (own === undefined) return
+    await this.removeAbandoned(own)
     const found = await Promise.all((await readdir(own).catch(() => [])).map((name) => measured(join(own, name))))
     let total = found.reduce((sum, { bytes }) => sum + bytes, 0)
     for (const { folder, bytes } of found.sort((a, b) => a.usedAt - b.usedAt)) {
@@ -140,22 +146,36 @@ export class GitCache {
     }
   }
 
-  /** Makes this process's folder: one that an ended process of this machine has left, if there is one. */
+  /** Makes this process's folder: one that an ended process has left, if there is one. */
   private async open(): Promise<string> {
     const own = join(this.root, this.name)
     await mkdir(this.root, { recursive: true, mode: 0o700 })
+    await mkdir(own, { recursive: true })
+    const now = (await stat(own)).mtimeMs
     for (const name of await readdir(this.root)) {
-      if (!isLeft(name)) continue
-      const adopted = await rename(join(this.root, name), own).then(
-        () => true,
-        () => false, // another process was quicker, or it is in this one's way
-      )
+      const left = join(this.root, name)
+      if (!(await isLeft(left, now))) continue
+      const adopted = await rmdir(own)
+        .then(() => rename(left, own))
+        .then(
+          () => true,
+          () => false, // another process was quicker, or this one's folder isn't empty
+        )
       if (adopted) break
     }
     await mkdir(own, { recursive: true })
     // A fetch that was killed leaves its lock files; no other process works here.
     for (const name of await readdir(own)) await removeLocks(join(own, name))
     return own
+  }
+
+  /** Removes the folders of processes that nobody has adopted: there are fewer processes than there were. */
+  private async removeAbandoned(own: string): Promise<void> {
+    const now = await lastUse(own)
+    for (const name of await readdir(this.root)) {
+      const left = join(this.root, name)
+      if (left !== own && now - (await lastUse(left)) > ABANDONED_MS && (await isLeft(left, now))) await this.drop(left)
+    }
   }
 }
 
@@ -167,16 +187,33 @@ const exists = (file: string): Promise<boolean> =>
     () => false,
   )
 
-/** Checks if a folder belongs to a process of this machine that has ended. */
-function isLeft(name: string): boolean {
-  const [, host, pid] = /^(.+)-(\d+)-\d+$/.exec(name) ?? []
-  if (host !== hostname() || pid === undefined || Number(pid) === process.pid) return false
+/** Checks if a folder belongs to a process of this machine that has ended, or to any that hasn't used it for long. */
+async function isLeft(folder: string, now: number): Promise<boolean> {
+  const [, host, pid] = /^(.+)-(\d+)-\d+$/.exec(basename(folder)) ?? []
+  if (pid === undefined || (host === hostname() && Number(pid) === process.pid)) return false
+  return (host === hostname() && hasEnded(Number(pid))) || now - (await lastUse(folder)) > ABANDONED_MS
+}
+
+function hasEnded(pid: number): boolean {
   try {
-    process.kill(Number(pid), 0)
+    process.kill(pid, 0)
     return false
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ESRCH'
   }
+}
+
+/** The latest use of a process's folder, in milliseconds by the file system's clock. One that is gone was used just now. */
+async function lastUse(folder: string): Promise<number> {
+  const modified = (file: string) =>
+    stat(file).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => Number.NEGATIVE_INFINITY,
+    )
+  const names = await readdir(folder).catch(() => [])
+  const used = await Promise.all([modified(folder), ...names.map((name) => modified(join(folder, name, USED)))])
+  const latest = Math.max(...used)
+  return Number.isFinite(latest) ? latest : Number.POSITIVE_INFINITY
 }
 
 async function removeLocks(folder: string): Promise<void> {
