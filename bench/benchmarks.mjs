@@ -104,4 +104,9 @@ export const BENCHMARKS = {
     module: './state.mjs',
     takes: ['rounds'],
   },
+  sync: {
+    about: 'a repository of 10,000 files that is in sync, a first sync, and the memory of indexing 100,000 files',
+    module: './sync.mjs',
+    takes: ['rounds'],
+  },
 }
