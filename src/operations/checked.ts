@@ -47,7 +47,6 @@ const models = t.list(
 )
 const onDatabase = ['system', t.partOf({ db: t.aDatabase })] as const
 const onSystem = ['system', t.partOf({ db: t.aDatabase, models })] as const
-const theDatabase = ['db', t.aDatabase] as const
 const ref = ['ref', t.partOf({ id: aText, lifecycle: text })] as const
 const named = (name: string) => [name, aName] as const
 const options = (types: t.Fields) => ['options', mayBe(types)] as const

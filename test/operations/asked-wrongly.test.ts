@@ -138,6 +138,7 @@ describe('each function that acts on a system', () => {
     ],
     resumeWork: [{ lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', by: 'ana', of: 'ben' }],
     operationsOpen: [],
+    versionsMixed: [],
     systemStatus: [{ fresh: true }],
   }
   const ASKS_A_CLUSTER = ['findOrphans', 'listRegions', 'removeRegion']
