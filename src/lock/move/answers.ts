@@ -13,7 +13,7 @@ import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQue
 import { historyWith } from '../record/step-end.js'
 import { lifecyclesOf } from '../registry/in-force.js'
 import { inProgress, isDate, literal, type Terms } from '../terms/terms.js'
-import { DUE_AND_NOBODYS, type OwnerWriteOptions, type Write } from './owner-writes.js'
+import { DUE_AND_NOBODYS, DUE_SINCE_NOW, type OwnerWriteOptions, type Write } from './owner-writes.js'
 
 /** An answer to the question that a document asks. */
 export interface NewAnswer {
@@ -98,6 +98,7 @@ export async function answerWrite(
   }
   const answered = {
     ...DUE_AND_NOBODYS,
+    ...DUE_SINCE_NOW,
     [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { answer, history }] },
   }
   return { write: [filter, [{ $set: answered }, { $unset: `${terms.progress}.resumeAt` }]], question }

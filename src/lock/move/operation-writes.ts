@@ -20,6 +20,7 @@ import {
 import {
   anotherGo,
   DUE_AND_NOBODYS,
+  DUE_SINCE_NOW,
   leaseFieldsOf,
   PARKED_IDLE,
   stateSet,
@@ -91,7 +92,7 @@ const unmarked = (terms: Terms, id: unknown, { operation, where }: Operating, ..
 export const operationWrites = {
   /** Ends its sleep. */
   wake(terms: Terms, id: unknown, operating: Operating): Write {
-    const update = woken(terms, inOurs(terms, marksOf(terms, operating)))
+    const update = woken(terms, { ...DUE_SINCE_NOW, ...inOurs(terms, marksOf(terms, operating)) })
     return [unmarked(terms, id, operating, PUT_TO_SLEEP, isNotHeld(terms)), update]
   },
 
@@ -118,7 +119,7 @@ export const operationWrites = {
     }
     const fields = Object.fromEntries(Object.entries(set).map(([field, value]) => [field, literal(value)]))
     const moved = {
-      ...{ ...fields, ...DUE_AND_NOBODYS, updatedAt: now, ...(phase && { phase: literal(phase) }) },
+      ...{ ...fields, ...DUE_AND_NOBODYS, ...DUE_SINCE_NOW, ...(phase && { phase: literal(phase) }) },
       [terms.progress]: withoutPendingInsert({ $mergeObjects: [progressAcrossPhases(terms), begunAnew] }),
     }
     // The queued inserts were there before: they lie under the values that this sets.

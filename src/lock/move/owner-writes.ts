@@ -34,6 +34,9 @@ export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 /** Due immediately, even if it is held: for an update by which an owner changes the work. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
+/** Due since now, because a person or an owner says so: a free document is due since its `updatedAt`. Its back-off begins anew, too. */
+export const DUE_SINCE_NOW: Document = { updatedAt: '$$NOW' }
+
 /** The filter of a write to one document, named at its top: a router looks for it there. */
 const writeFilter = (id: unknown, condition: Filter<Document>) => ({ _id: id as never, $and: [condition] })
 
@@ -65,7 +68,7 @@ export async function setState(
 /** The filter and the update of {@link wake}. */
 export const wakeWrite = (terms: Terms, where: Filter<Document> = {}): Write => [
   { $and: [where, { ...WITHOUT_TOKEN, ...NOT_PARKED, ...notLegacyLease(terms) }] },
-  woken(terms),
+  woken(terms, DUE_SINCE_NOW),
 ]
 
 /** Ends a document's sleep: it is due immediately. Does nothing if it is held or parked. */
@@ -186,7 +189,8 @@ export function anotherGo(
   const begunAnew = { $mergeObjects: [progress, { attempts: 0, claims: 0, history, ...marks }] }
   // A query by $type also matches the elements of an array.
   const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
-  const update = [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }]
+  const due = { ...DUE_AND_NOBODYS, ...DUE_SINCE_NOW }
+  const update = [{ $set: { ...due, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }]
   return [{ $and: [where, { $expr: isOurs }] }, update]
 }
 

@@ -3,6 +3,7 @@ import { packageVersion } from '../../config/index.js'
 import { isServerError } from '../../database/index.js'
 import { isInForce, type LockTimeoutInForce, Paused, phasesIn, readLockTimeouts, termsOf } from '../../lock/index.js'
 import {
+  CENSUS_OLD_MS,
   type Census,
   type LifecycleModel,
   lookAtCensus,
@@ -36,13 +37,10 @@ export interface CensusRead {
   readonly without: ReadonlyMap<string, string>
 }
 
-/** An older census is shown with its time. */
-const OLD_MS = 30_000
-
 /** The age of a census in milliseconds, if it is old enough to be said. */
 export function ageToSay({ at }: Pick<Census, 'at'>, now: Date): number | undefined {
   const ageMs = now.getTime() - at.getTime()
-  return ageMs > OLD_MS ? ageMs : undefined
+  return ageMs > CENSUS_OLD_MS ? ageMs : undefined
 }
 
 export interface CensusRequest {

@@ -10,9 +10,9 @@ import {
   typeName,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../model/model.js'
+import { troubleOf } from '../model/trouble.js'
 import type { Census, TroubleGroup } from './census.js'
 import { SomeIds, type Stratum, Tally } from './tally.js'
-import { troubleOf } from './trouble.js'
 
 /** The most groups that are listed of each kind: 64 KB have to hold all. */
 const MOST_GROUPS = 50
