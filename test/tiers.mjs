@@ -14,6 +14,8 @@ const SYSTEM = [
   'state/store/{conformance-redis,mongodb-away,processes,redis-server}.test.ts',
   'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down,redis-quorum,redis-quorum-drift,mysql}.test.ts',
   'tools/**',
+  // Programs that look for their own package.json.
+  'config/app-version.test.ts',
   // A database that is away for seconds.
   'state/logins-away.test.ts',
   // Processes that are killed every thousand rows.

@@ -127,6 +127,7 @@ describe('each function that acts on a system', () => {
     findDocument: [ref],
     showDocument: [ref],
     listDocuments: [{ lifecycle: 'thing', phase: 'Creating', state: 'x', parked: true, on: 'x', limit: 5 }],
+    versionsMixed: [],
     readFlow: [{ lifecycle: 'thing', minutes: 5 }],
     listLimits: [{ keys: true }],
     listAudit: [{ ...listing, by: 'ana', action: 'wake' }],

@@ -56,7 +56,17 @@ describe('the document of a replica', () => {
       host: hostname(),
       pid: process.pid,
       everyMs: TEN_SECONDS,
-      lifecycles: [{ name: 'thing', phases: ['Creating', 'Deleting'], places: 3, free: 3, held: 0 }],
+      lifecycles: [
+        {
+          name: 'thing',
+          graph: expect.stringMatching(/^[0-9a-f]{12}$/),
+          phases: ['Creating', 'Deleting'],
+          places: 3,
+          free: 3,
+          held: 0,
+          heldIn: [],
+        },
+      ],
       loopMs: expect.any(Number),
       tickMs: expect.any(Number),
     })
