@@ -33,6 +33,7 @@ import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
 import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
 import { registerStatus } from './commands/status.js'
+import { registerWhy } from './commands/why.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
 
@@ -43,7 +44,8 @@ Exit codes:
   2    the command line or a setting is invalid
   3    no such document, or no lifecycles in the database
   4    refused: the document is held, not held, parked, not parked, or exists already; a change of lockTimeout is under way;
-       a Region or a lifecycle is in use; it is not paused; it asks nothing, or takes another answer
+       a Region or a lifecycle is in use; it is not paused; it asks nothing, or takes another answer;
+       it has changed since it was --seen
   5    check: something was found; status --exit-code: something needs a person
   130  interrupted by a second SIGINT
 
@@ -77,6 +79,7 @@ export async function buildProgram(context: CliContext, quiet = false, argv: rea
   registerList(program, context)
   registerCount(program, context)
   registerShow(program, context)
+  registerWhy(program, context)
   registerSetState(program, context)
   registerWake(program, context)
   registerUnpark(program, context)

@@ -10,6 +10,7 @@ import {
   idTyped,
   nameOf,
   OperationError,
+  type PredictedAction,
   removeDocument,
   type System,
   setState,
@@ -23,6 +24,7 @@ import { byAndReason, byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { reportError } from '../report-error.js'
 import { documentFrom, durationFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
+import { isDryRun, predictable, printPredictions, seenFrom } from './predicted.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
   const command = program
@@ -88,8 +90,9 @@ export function registerSetState(program: Command, context: CliContext): void {
   )
     .argument('<state>', 'such as Running, Stopped or Deleted')
     .option('--force', 'even a state that no rule names')
-    .action((id: string, state: string, options: Options) =>
-      onSystem(context, options, async (system) => {
+    .action((id: string, state: string, options: Options) => {
+      if (isDryRun(options)) return printPredictions(context, [id], options, { action: 'set-state', state })
+      return onSystem(context, options, async (system) => {
         const { phase, goesTo, held, ...done } = await onOneMeant(context, id, options, (ref) =>
           setState(system, ref, state, options),
         )
@@ -101,21 +104,29 @@ export function registerSetState(program: Command, context: CliContext): void {
               ? `it goes to ${goesTo} as soon as nobody holds it`
               : `the next look moves it from ${phase} to ${goesTo}`
         print(context, options, done, `${nameOf(done)}: ${wants}; ${follows}`)
-      }),
-    )
-  withDatabase(byAndReason(command), ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
+      })
+    })
+  withDatabase(predictable(byAndReason(command)), [
+    'set-state shop Running',
+    'set-state shop Deleted --lifecycle api-gateway',
+    'set-state shop Deleted --dry-run',
+  ])
 }
 
 export function registerWake(program: Command, context: CliContext): void {
   const command = onDocuments(program, 'wake', 'end the sleep of documents, so that they are due at once').action(
     (ids: string[], options: Options) =>
-      eachMeant(context, ids, options, async (system, ref) => {
-        const { was, ...done } = await wakeDocument(system, ref)
+      eachMeant(context, ids, options, { action: 'wake' }, async (system, ref) => {
+        const { was, ...done } = await wakeDocument(system, ref, seenFrom(options, ids))
         const sentence = done.woken ? 'woken: it is due now' : `it was not asleep (${was}); nothing has changed`
         return [done, `${nameOf(done)}: ${sentence}`]
       }),
   )
-  withDatabase(byAndReason(command), ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
+  withDatabase(predictable(byAndReason(command)), [
+    'wake shop',
+    'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway',
+    'wake shop --dry-run',
+  ])
 }
 
 export function registerUnpark(program: Command, context: CliContext): void {
@@ -124,13 +135,20 @@ export function registerUnpark(program: Command, context: CliContext): void {
       '--force',
       "also free them from a lease that is ahead of the server's clock; only if you know that its holder is gone",
     )
-    .action((ids: string[], options: Options) =>
-      eachMeant(context, ids, options, async (system, ref) => {
-        const done = await unparkDocument(system, ref, { ...options, by: byFrom(options) })
+    .action((ids: string[], options: Options) => {
+      const { force } = options
+      return eachMeant(context, ids, options, { action: 'unpark', by: byFrom(options), force }, async (system, ref) => {
+        const how = { force, by: byFrom(options), ...seenFrom(options, ids) }
+        const done = await unparkDocument(system, ref, how)
         return [done, `${nameOf(done)}: unparked by ${done.by}; ${done.unclaimed ?? 'it is due now'}`]
-      }),
-    )
-  withDatabase(byAndReason(command), ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
+      })
+    })
+  withDatabase(predictable(byAndReason(command)), [
+    'unpark shop',
+    'unpark shop mill --by ticket-4711',
+    'unpark shop --force',
+    'unpark shop --dry-run',
+  ])
 }
 
 export function registerCancel(program: Command, context: CliContext): void {
@@ -141,16 +159,18 @@ export function registerCancel(program: Command, context: CliContext): void {
   )
   const command = reasonOption(cancel, 'why, for their history')
     .option('--wait <duration>', 'how long to wait for a handler to end', durationFrom, '5s')
-    .action((ids: string[], options: Options) =>
-      eachMeant(context, ids, options, async (system, ref) => {
-        const { reason, wait } = options as { reason?: string; wait: string }
-        const done = await cancelStep(system, ref, { by: byFrom(options), reason, waitMs: durationMs(wait) })
+    .action((ids: string[], options: Options) => {
+      const { reason, wait } = options as { reason?: string; wait: string }
+      const asked = { by: byFrom(options), reason }
+      return eachMeant(context, ids, options, { action: 'cancel', ...asked }, async (system, ref) => {
+        const how = { ...asked, waitMs: durationMs(wait), ...seenFrom(options, ids) }
+        const done = await cancelStep(system, ref, how)
         const { now, ...said } = done
         const { condition, document } = now ?? {}
         return [{ ...said, condition, phase: document?.['phase'] }, `${nameOf(done)}: ${cancelledSentence(done, wait)}`]
-      }),
-    )
-  withDatabase(byOption(command), ['cancel shop --reason stuck', 'cancel shop mill --by ana --wait 30s'])
+      })
+    })
+  withDatabase(predictable(byOption(command)), ['cancel shop --reason stuck', 'cancel shop mill --by ana --wait 30s'])
 }
 
 function cancelledSentence({ ended, holder, now }: Cancelled, wait: string): string {
@@ -171,8 +191,11 @@ async function eachMeant(
   context: CliContext,
   ids: readonly string[],
   options: Options,
+  action: PredictedAction,
   act: (system: System, ref: DocumentRef) => Promise<readonly [done: object, sentence: string]>,
 ): Promise<void> {
+  seenFrom(options, ids)
+  if (isDryRun(options)) return printPredictions(context, ids, options, action)
   await onSystem(context, options, async (system) => {
     const all: object[] = []
     const refused: unknown[] = []
@@ -202,6 +225,9 @@ export function registerRemove(program: Command, context: CliContext): void {
     .option('--yes', 'confirm that you want it deleted')
     .option('--force', "even while a replica holds it; that replica's outcome is then dropped")
     .action((id: string, options: Options) => {
+      const { force } = options
+      if (isDryRun(options))
+        return printPredictions(context, [id], options, { action: 'remove', by: byFrom(options), force })
       if (!options.yes) throw new UsageError(`expected --yes to delete ${id} outright; nothing was deleted`)
       return onSystem(context, options, async (system) => {
         const done = await onOneMeant(context, id, options, (ref) => removeDocument(system, ref, options))
@@ -209,5 +235,9 @@ export function registerRemove(program: Command, context: CliContext): void {
         print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed${rest}`)
       })
     })
-  withDatabase(byAndReason(command), ['remove shop --yes', 'remove shop --yes --force'])
+  withDatabase(predictable(byAndReason(command)), [
+    'remove shop --yes',
+    'remove shop --yes --force',
+    'remove shop --dry-run',
+  ])
 }

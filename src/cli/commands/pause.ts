@@ -13,6 +13,7 @@ import { byAndReason, byFrom, byOption, formerOption, reasonOption } from '../by
 import { type CliContext, lookAtSystem, type Options, onDatabase, onSystem } from '../context.js'
 import { printTable, watchingSystem } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
+import { dryRunOption, isDryRun, predictable, printPredictions, seenFrom } from './predicted.js'
 
 type ScopeOptions = Options & {
   readonly phase?: string
@@ -26,15 +27,30 @@ export function registerPause(program: Command, context: CliContext): void {
     'pause',
     'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
   )
-  pause.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-    pauseScope(context, options, scopeOf(lifecycle, id, options)),
-  )
-  withDatabase(pauseOptions(pause), [
+  pause.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) => {
+    const scope = scopeOf(lifecycle, id, options)
+    return isDryRun(options) ? predicted(context, options, scope, 'pause') : pauseScope(context, options, scope)
+  })
+  withDatabase(predictable(pauseOptions(pause)), [
     'pause order --reason "the warehouse is moving" --for 2h',
     'pause order --phase Packing --until 2026-12-01T06:00:00Z',
     'pause order order-4711 --by ana',
     'pause --all --reason "migrating the database"',
   ])
+}
+
+/** Shows what a pause of one document, or its end, would mean for it. */
+function predicted(
+  context: CliContext,
+  options: ScopeOptions & { readonly reason?: string },
+  { id, lifecycle }: PauseScope,
+  action: 'pause' | 'resume',
+): Promise<void> {
+  if (id === undefined) throw new UsageError(`expected one document with --dry-run: ${action} <lifecycle> <id>`)
+  const by = byFrom(options)
+  const named = { ...options, ...(lifecycle !== undefined && { lifecycle }) }
+  const { reason } = options
+  return printPredictions(context, [id], named, action === 'pause' ? { action, by, reason } : { action, by })
 }
 
 /** The options of a pause. */
@@ -53,7 +69,8 @@ const onScope = (scope: PauseScope) => ('limit' in scope && scope.limit !== unde
 export function pauseScope(context: CliContext, options: Options, scope: PauseScope): Promise<void> {
   return onScope(scope)(context, options, async (system) => {
     const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
-    const paused = await pauseWork(system, { ...scope, by: byFrom(options), reason, until, for: duration })
+    const seen = seenFrom(options, [])
+    const paused = await pauseWork(system, { ...scope, by: byFrom(options), reason, until, for: duration, ...seen })
     const { pauses } = await listPauses(system)
     const lines = paused.map((pause) => {
       const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
@@ -65,10 +82,11 @@ export function pauseScope(context: CliContext, options: Options, scope: PauseSc
 
 export function registerResume(program: Command, context: CliContext): void {
   const resume = scoped(program, 'resume', 'end a pause: what is due goes on at once')
-  resume.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
-    resumeScope(context, options, scopeOf(lifecycle, id, options)),
-  )
-  withDatabase(resumeOptions(resume), [
+  resume.action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) => {
+    const scope = scopeOf(lifecycle, id, options)
+    return isDryRun(options) ? predicted(context, options, scope, 'resume') : resumeScope(context, options, scope)
+  })
+  withDatabase(dryRunOption(resumeOptions(resume)), [
     'resume order',
     'resume order --phase Packing',
     'resume order --of ben',

@@ -5,6 +5,7 @@ import { byFrom, byOption, reasonOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { printTable, watchingSystem } from '../watch.js'
 import { onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
+import { isDryRun, predictable, printPredictions, seenFrom } from './predicted.js'
 
 export function registerQuestions(program: Command, context: CliContext): void {
   const command = program
@@ -46,9 +47,11 @@ export function registerAnswer(program: Command, context: CliContext): void {
   const answer = onDocument(program, 'answer', 'answer the question that a document asks; it goes on at once')
   const command = reasonOption(answer, 'why, for its history and its handler', 1_000)
     .argument('<option>', "one of the question's options; where it has none, any text")
-    .action((id: string, option: string, options: Options & { reason?: string }) =>
-      onSystem(context, options, async (system) => {
-        const request = { option, by: byFrom(options), reason: options.reason }
+    .action((id: string, option: string, options: Options & { reason?: string }) => {
+      const answer = { option, by: byFrom(options), reason: options.reason }
+      if (isDryRun(options)) return printPredictions(context, [id], options, { action: 'answer', ...answer })
+      return onSystem(context, options, async (system) => {
+        const request = { ...answer, ...seenFrom(options, [id]) }
         const done = await onOneMeant(context, id, options, (ref) => answerQuestion(system, ref, request))
         print(
           context,
@@ -56,7 +59,10 @@ export function registerAnswer(program: Command, context: CliContext): void {
           done,
           `${nameOf(done)}: '${done.option}' to '${done.question}', by ${done.by}; it is due now`,
         )
-      }),
-    )
-  withDatabase(byOption(command), ['answer order-4711 yes', 'answer order-4711 no --by ana --reason "out of stock"'])
+      })
+    })
+  withDatabase(predictable(byOption(command)), [
+    'answer order-4711 yes',
+    'answer order-4711 no --by ana --reason "out of stock"',
+  ])
 }

@@ -29,11 +29,23 @@ export function registerShow(program: Command, context: CliContext): void {
 
 function printJson(
   output: Output,
-  { lifecycle, condition, explanation, pause, refusal, holder, limits, children, parent, document, also }: Shown,
+  { lifecycle, condition, explanation, pause, refusal, holder, limits, children, parent, document, also, seen }: Shown,
 ): void {
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
   const family = { children, parent }
-  output.json({ lifecycle, condition, explanation, pause, limits, refusal, holder, ...family, document, also: others })
+  output.json({
+    lifecycle,
+    condition,
+    explanation,
+    pause,
+    limits,
+    refusal,
+    holder,
+    ...family,
+    document,
+    seen,
+    also: others,
+  })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase }, condition }: Found) =>

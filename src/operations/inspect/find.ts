@@ -9,6 +9,7 @@ import {
   Paused,
   readLimits,
   readOwnFields,
+  seenOf,
   whyNotClaimable,
 } from '../../lock/index.js'
 import { declaredLimits, keyNeedOf, type LifecycleModel } from '../../phases/index.js'
@@ -164,6 +165,8 @@ export interface Shown extends Found {
   readonly children: ChildrenShown | undefined
   /** Its parent; undefined if it has no parent. */
   readonly parent: ParentShown | undefined
+  /** The digest of what was read: an action that is given it does nothing if the document has changed since. */
+  readonly seen: string
   /** The documents of other lifecycles with the same `_id`. */
   readonly also: readonly Found[]
 }
@@ -185,7 +188,8 @@ export async function showDocument(system: System, ref: DocumentRef): Promise<Sh
   ])
   const unknown = await unknownTaskOf(system, found)
   const explanation = unknown === undefined ? found.explanation : unknown
-  return { ...found, explanation, refusal, holder, limits, children, parent }
+  const seen = seenOf(found.document, modelOf(system, found.lifecycle).settings)
+  return { ...found, explanation, refusal, holder, limits, children, parent, seen }
 }
 
 /** The explanation of a schedule's run whose task no live replica knows; it replaces that of other due documents. */

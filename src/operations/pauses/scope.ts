@@ -3,6 +3,7 @@ import { didYouMean, typed } from '../../options/index.js'
 import { type LifecycleModel } from '../../phases/index.js'
 import { durationMs } from '../../time/index.js'
 import { documentMeant } from '../inspect/find.js'
+import { requireSeen } from '../inspect/seen.js'
 import { idsMeantBy } from '../system/document-id.js'
 import { Refused, UsageError } from '../system/errors.js'
 import { modelOf, type System } from '../system/system.js'
@@ -21,6 +22,11 @@ export interface PauseScope {
 }
 
 export interface PauseRequest extends PauseScope {
+  /**
+   * What was seen of the document that is paused: it is refused if that has changed. A pause is no write to the document, so this is looked at right before.
+   * Default: whatever it is like.
+   */
+  readonly seen?: string | undefined
   /** The author of the pause. */
   readonly by: string
   /** The reason, for others to read: at most 500 characters. Default: none is given. */
@@ -52,12 +58,15 @@ const LONGEST_ID_BYTES = 1_000
 
 export async function targetOf(
   system: System,
-  scope: PauseScope,
+  scope: PauseScope & Pick<PauseRequest, 'seen'>,
 ): Promise<{ readonly lifecycle: string | undefined; readonly target: PauseTarget }> {
-  const { lifecycle, phase, id } = scope
+  const { lifecycle, phase, id, seen } = scope
   requireOneScope(scope)
+  if (seen !== undefined && id === undefined)
+    throw new UsageError('expected a document with what was seen of it, got none')
   if (id !== undefined) {
     const found = await documentMeant(system, { id, lifecycle })
+    await requireSeen(system, found, seen)
     const _id: unknown = found.document['_id']
     if (idBytes(_id) > LONGEST_ID_BYTES)
       throw new UsageError(
