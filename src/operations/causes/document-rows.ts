@@ -55,7 +55,8 @@ export function documentRows({ census, flow, pauses, now }: DocumentsSeen): Foun
         action: isName(phase) ? dryRun(migrate) : always('phaselock check --repair', 'phaselock check'),
       }
     })
-  const broken = census.broken.map(
+  const shapes = census.broken.filter(({ field }) => field !== 'phase')
+  const broken = shapes.map(
     ({ field, found, documents, ids }): FoundCause => ({
       ...{ kind: 'broken', key: [field, found], lifecycle, documents, ids: three(ids), ...seen },
       text: `whose ${field} can't be used: it is ${found}`,

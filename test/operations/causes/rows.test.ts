@@ -73,6 +73,14 @@ describe('rows of documents', () => {
       { kind: 'broken', text: "whose lockedAt can't be used: it is a string" },
     ],
     [
+      'documents without a phase, which two lists name',
+      {
+        phases: [phase('(missing)', 'unknown', 2)],
+        broken: [{ field: 'phase', found: 'missing', documents: { n: 2 }, ids: ['a'] }],
+      },
+      { kind: 'unknown-phase', documents: { n: 2 }, ids: ['a'] },
+    ],
+    [
       'due, paused',
       overdue('paused'),
       { kind: 'overdue', term: 'paused', text: 'due in Packing for over a minute: paused: order by ana' },
