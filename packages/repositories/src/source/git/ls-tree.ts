@@ -45,7 +45,7 @@ export const kindOf = (mode: string): TreeEntry['kind'] =>
  */
 export function pathText(bytes: Buffer): string {
   const text = bytes.toString('utf8')
-  if (bytes[0] !== QUOTE && Buffer.from(text, 'utf8').equals(bytes)) return text
+  if (bytes[0] !== QUOTE && (!text.includes('\uFFFD') || Buffer.from(text, 'utf8').equals(bytes))) return text
   let quoted = ''
   for (const byte of bytes) {
     const plain = byte >= 0x20 && byte < 0x7f && byte !== QUOTE && byte !== 0x5c
