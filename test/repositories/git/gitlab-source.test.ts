@@ -36,6 +36,49 @@ test('head, tree and contents are those that git reads; one request for the head
   expect(await contentsOf(source, head)).toEqual(manyFiles)
 })
 
+test.each([
+  ['a full last page that names an empty one', true],
+  ['an instance that numbers its pages', false],
+])('listings in pages: %s', async (_, hasKeyset) => {
+  server.hasKeyset = hasKeyset
+  // Two pages of 20 exactly.
+  const files = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`f${i}`, `content ${i}`]))
+  await repository.commit(files)
+  const head = await headOf(source)
+  const before = server.requests.length
+  expect((await treeOf(source, head)).map(({ path }) => path).sort()).toEqual(Object.keys(files).sort())
+  expect(server.requests.length - before).toBe(hasKeyset ? 3 : 2)
+})
+
+test("the server of the tests answers with the fields of GitLab's entities", async () => {
+  const id = await repository.commit({ 'd/a': '1', b: '2', sub: { submodule: 'b'.repeat(40) } })
+  const { origin } = new URL(server.url)
+  const project = `${origin}/api/v4/projects/${encodeURIComponent('group/sub/project')}`
+  const ask = async (path: string) => (await fetch(`${project}${path}`)).json() as Promise<never>
+  const tree: { type: string; mode: string }[] = await ask(
+    `/repository/tree?ref=${id}&recursive=true&pagination=keyset&per_page=100`,
+  )
+  for (const node of tree) expect(Object.keys(node).sort()).toEqual(['id', 'mode', 'name', 'path', 'type'])
+  expect(tree.map(({ type, mode }) => `${type} ${mode}`).sort()).toEqual([
+    'blob 100644',
+    'blob 100644',
+    'commit 160000',
+    'tree 040000',
+  ])
+  const fields = ['can_push', 'commit', 'default', 'developers_can_merge', 'developers_can_push']
+  const branch = [...fields, 'merged', 'name', 'protected', 'web_url']
+  expect(Object.keys(await ask('/repository/branches/main'))).toEqual(expect.arrayContaining(branch))
+  const [listed]: object[] = await ask('/repository/branches')
+  expect(Object.keys(listed!).sort()).toEqual(branch)
+  expect(await ask('')).toMatchObject({ default_branch: 'main', empty_repo: false })
+  for (const [path, message] of [
+    [`/repository/tree?ref=${'c'.repeat(40)}&recursive=true&pagination=keyset`, '404 Tree Not Found'],
+    [`/repository/blobs/${'c'.repeat(40)}/raw`, '404 Blob Not Found'],
+    ['/repository/branches/none', '404 Branch Not Found'],
+  ])
+    expect(await ask(path!)).toEqual({ message })
+})
+
 test('a content above the limit is not read', async () => {
   await repository.commit({ a: 'x'.repeat(100_000), b: 'y' })
   expect(await contentsOf(source, await headOf(source))).toEqual({ a: 'too large', b: 'y' })

@@ -2,16 +2,26 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { TestRepository } from './repository.js'
 
-/** A server with the five calls of GitLab's REST API that a source makes, on a bare repository, with pages of 20. */
+/**
+ * A server with the five calls of GitLab's REST API that a source makes, on a bare repository, with pages of 20. Its answers have the fields,
+ * messages and pages of GitLab's own code, read in November 2026: its entities of trees and branches, and its keyset pager.
+ */
 export interface Gitlab extends AsyncDisposable {
   /** The project's URL, `http://.../group/sub/project`. */
   readonly url: string
   tokens: string[]
+  /** False: an instance without keyset pages for trees, which numbers its pages whatever it is asked for. */
+  hasKeyset: boolean
   intercept: (request: IncomingMessage, response: ServerResponse, count: number) => boolean
   readonly requests: string[]
 }
 
 const PAGE = 20
+
+const branchOf = (name: string, id: string) => ({
+  ...{ name, commit: { id }, merged: false, protected: name === 'main', default: name === 'main' },
+  ...{ developers_can_push: false, developers_can_merge: false, can_push: true, web_url: `/-/tree/${name}` },
+})
 
 export async function gitlab(repository: TestRepository): Promise<Gitlab> {
   const project = `/api/v4/projects/${encodeURIComponent('group/sub/project')}`
@@ -38,7 +48,7 @@ export async function gitlab(repository: TestRepository): Promise<Gitlab> {
     if (path === '/repository/branches')
       return answer(
         200,
-        all.slice(0, Number(url.searchParams.get('per_page') ?? 20)).map(([name, id]) => ({ name, commit: { id } })),
+        all.slice(0, Number(url.searchParams.get('per_page') ?? 20)).map(([name, id]) => branchOf(name, id)),
         {
           'x-total': String(all.length),
         },
@@ -46,9 +56,7 @@ export async function gitlab(repository: TestRepository): Promise<Gitlab> {
     const branch = /^\/repository\/branches\/(.+)$/.exec(path)?.[1]
     if (branch !== undefined) {
       const found = all.find(([name]) => name === decodeURIComponent(branch))
-      return found
-        ? answer(200, { name: found[0], commit: { id: found[1] } })
-        : answer(404, { message: '404 Branch Not Found' })
+      return found ? answer(200, branchOf(...found)) : answer(404, { message: '404 Branch Not Found' })
     }
     if (path === '/repository/tree') {
       const { searchParams } = url
@@ -65,16 +73,21 @@ export async function gitlab(repository: TestRepository): Promise<Gitlab> {
           return { id, name: name.split('/').at(-1), type, path: name, mode }
         })
       const after = searchParams.get('page_token')
-      const from = after === null ? 0 : nodes.findIndex(({ id, path: at }) => `${id} ${at}` === after) + 1
+      const number = Number(searchParams.get('page') ?? 1)
+      const from = !state.hasKeyset
+        ? (number - 1) * PAGE
+        : after === null
+          ? 0
+          : nodes.findIndex(({ id, path: at }) => `${id} ${at}` === after) + 1
       const page = nodes.slice(from, from + PAGE)
       const last = page.at(-1)
       // As behind a proxy: the host that the server believes to have.
       const next = new URL(`http://internal.example${url.pathname}${url.search}`)
-      if (last) next.searchParams.set('page_token', `${last.id} ${last.path}`)
-      const link =
-        from + PAGE < nodes.length
-          ? { link: `<${next}>; rel="next", <http://internal.example/>; rel="first"` }
-          : undefined
+      if (!state.hasKeyset) next.searchParams.set('page', String(number + 1))
+      else if (last) next.searchParams.set('page_token', `${last.id} ${last.path}`)
+      // With keysets each full page names a next one, which may be empty.
+      const hasNext = state.hasKeyset ? page.length === PAGE : from + PAGE < nodes.length
+      const link = hasNext ? { link: `<${next}>; rel="next", <http://internal.example/>; rel="first"` } : undefined
       return answer(200, page, link)
     }
     const blob = /^\/repository\/blobs\/([0-9a-f]+)\/raw$/.exec(path)?.[1]
@@ -88,6 +101,7 @@ export async function gitlab(repository: TestRepository): Promise<Gitlab> {
   const state: Gitlab = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/group/sub/project`,
     tokens: [],
+    hasKeyset: true,
     intercept: () => false,
     requests: [],
     async [Symbol.asyncDispose]() {
