@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 import { graphsIn, type KnownGraph, LIFECYCLES_COLLECTION, readOwnFields } from '../../lock/index.js'
 import { graphDifferences } from '../../phases/index.js'
 import type { System } from '../system/system.js'
-import { listReplicas } from './replicas.js'
+import { listReplicas, type ReplicaState } from './replicas.js'
 
 /** A definition of a lifecycle that live replicas run. */
 export interface RunningGraph {
@@ -33,8 +33,15 @@ export interface MixedLifecycle {
  * @example await versionsMixed(system) // [{ lifecycle: 'order', graphs: [...], onlySome: [{ phase: 'Checking', replicas: ['api-2~5f3a9c'] }] }]
  */
 export async function versionsMixed(system: System): Promise<readonly MixedLifecycle[]> {
-  const { db, models } = system
   const { replicas } = await listReplicas(system)
+  return mixedAmong(system, replicas)
+}
+
+/** The same, for replicas that were listed already. */
+export async function mixedAmong(
+  { db, models }: Pick<System, 'db' | 'models'>,
+  replicas: readonly ReplicaState[],
+): Promise<readonly MixedLifecycle[]> {
   const live = replicas.filter(({ live: isLive }) => isLive)
   const found = models.flatMap(({ name }) => {
     const running = live.flatMap((replica) => {
