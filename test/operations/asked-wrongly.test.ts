@@ -139,7 +139,6 @@ describe('each function that acts on a system', () => {
     ],
     resumeWork: [{ lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', by: 'ana', of: 'ben' }],
     operationsOpen: [],
-    versionsMixed: [],
     systemStatus: [{ fresh: true }],
   }
   const ASKS_A_CLUSTER = ['findOrphans', 'listRegions', 'removeRegion']
@@ -147,7 +146,7 @@ describe('each function that acts on a system', () => {
   test('is one of those whose arguments are checked', () => {
     const exported = Object.keys(operations)
     const pure =
-      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|phaseCounts|ageToSay|seenIn|sparkline|countText|recorded|id\w+|modelOf)$/
+      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|isAcknowledged|quietText|phaseCounts|ageToSay|seenIn|sparkline|countText|recorded|id\w+|modelOf)$/
     const others =
       /^(operationLifecycle|registeredLifecycles|\w+OverHttp|httpProblemOf|knownSender|fromExtendedJson|NotFound|OperationError|Refused|UsageError|[A-Z_]+)$/
     const unchecked = exported.filter((name) => !(name in checked) && !pure.test(name) && !others.test(name))
