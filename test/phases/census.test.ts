@@ -11,7 +11,7 @@ import {
 } from '../../src/lock/index.js'
 import { countPhases, systemStatus } from '../../src/operations/index.js'
 import { censusEvery, censusEveryMs } from '../../src/phases/census/interval.js'
-import { storeCensus } from '../../src/phases/census/store.js'
+import { storeCensuses } from '../../src/phases/census/store.js'
 import { lookAtCensus, readCensus } from '../../src/phases/index.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, replicaOf, type Thing, thing, thingOf, things, thingWith } from '../support/thing.js'
@@ -158,16 +158,19 @@ describe('the census', () => {
       expect((await census())!.at).toEqual(first.at)
       // Its turn is over: another has the duty.
       await duties().updateOne({ _id: 'census of thing' }, { $set: { by: 'other', shift: 1, tookMs: null } })
-      const turn = { duty: 'census of thing', by: first.by, shift: 1 }
-      await storeCensus(database.db, { ...first, at: new Date(), tookMs: 77 }, turn)
+      const store = (fields: object, by = 'other') => {
+        const taken = { duty: 'census of thing', census: { ...first, ...fields } }
+        return storeCensuses(database.db, [taken], { by, shift: 1 })
+      }
+      await store({ at: new Date(), tookMs: 77 }, first.by)
       expect((await census())!.at).toEqual(first.at)
-      await storeCensus(database.db, { ...first, at: new Date(), tookMs: 77 }, { ...turn, by: 'other' })
+      await store({ at: new Date(), tookMs: 77 })
       expect((await census())!.tookMs).toBe(77)
       // One that began earlier gives no newer one away; after a step back of the clock the newer one goes.
-      await storeCensus(database.db, { ...first, tookMs: 78 }, { ...turn, by: 'other' })
+      await store({ tookMs: 78 })
       expect((await census())!.tookMs).toBe(77)
-      await storeCensus(database.db, { ...first, at: inAnHour(), tookMs: 79 }, { ...turn, by: 'other' })
-      await storeCensus(database.db, { ...first, tookMs: 80 }, { ...turn, by: 'other' })
+      await store({ at: inAnHour(), tookMs: 79 })
+      await store({ tookMs: 80 })
       expect((await census())!.tookMs).toBe(80)
     })
 

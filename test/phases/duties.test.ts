@@ -320,7 +320,7 @@ describe('duties', () => {
     })
   })
 
-  test('cost five commands and three for each lifecycle without documents, and two where another replica was first', async () => {
+  test('cost six commands and one for each lifecycle, and two where another replica was first', async () => {
     const lifecycles = Array.from({ length: 10 }, (_, i) =>
       thingWith(async (_doc, step) => step.moveTo('Created'), thingOf({ name: `t${i}`, collection: `T${i}` })),
     )
@@ -342,8 +342,16 @@ describe('duties', () => {
       }
       await runAlls[0]!()
       await duties().updateMany({}, { $set: { begunAt: new Date(0) } })
-      const censuses = Array.from({ length: 10 }, () => ['aggregate', 'distinct', 'aggregate']).flat()
-      expect(await sentBy(runAlls[0]!)).toEqual(['update', 'find', ...censuses, 'find', 'delete', 'update'])
+      const censuses = Array(10).fill('aggregate')
+      expect(await sentBy(runAlls[0]!)).toEqual([
+        'update',
+        'find',
+        ...censuses,
+        'find',
+        'delete',
+        'aggregate',
+        'update',
+      ])
       expect(await sentBy(runAlls[1]!)).toEqual(['update', 'find'])
     } finally {
       await Promise.all(replicas.splice(0).map((replica) => replica.stop()))

@@ -1,7 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { stagesOf } from '../documents/plan-scans.js'
 import { type ClaimIndex, onClaimIndex, readOwnFields } from '../documents/read.js'
-import { NEVER_DUE } from '../lease/lease-state.js'
 import { outboxIndex } from '../outbox/outbox.js'
 import { LOCKED_FOREVER } from '../record/progress.js'
 import { CLAIM_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME, type Terms } from '../terms/terms.js'
@@ -88,13 +87,6 @@ export const readPiece = (
   })
 
 const backwardsOn = (index: ClaimIndex) => Object.fromEntries(Object.keys(index).map((field) => [field, -1 as const]))
-
-/** Documents whose `lockedAt` no claim finds; replicas mend them within a minute. */
-export const readNeverDue = (
-  collection: Collection,
-  phases: readonly string[],
-  reading: PieceReading,
-): Promise<Document[]> => readPiece(collection, { phase: { $in: [...phases] }, ...NEVER_DUE.afterDates }, reading)
 
 /**
  * The fields that make the claim index multikey: an array was once stored there, and the index stays multikey after it is gone. Then it can't

@@ -3,7 +3,6 @@ import { packageVersion } from '../../config/index.js'
 import { isServerError } from '../../database/index.js'
 import { isInForce, type LockTimeoutInForce, Paused, phasesIn, readLockTimeouts, termsOf } from '../../lock/index.js'
 import {
-  CENSUS_OLD_MS,
   type Census,
   type LifecycleModel,
   lookAtCensus,
@@ -37,10 +36,13 @@ export interface CensusRead {
   readonly without: ReadonlyMap<string, string>
 }
 
+/** An older census is shown with its time. */
+const OLD_MS = 30_000
+
 /** The age of a census in milliseconds, if it is old enough to be said. */
 export function ageToSay({ at }: Pick<Census, 'at'>, now: Date): number | undefined {
   const ageMs = now.getTime() - at.getTime()
-  return ageMs > CENSUS_OLD_MS ? ageMs : undefined
+  return ageMs > OLD_MS ? ageMs : undefined
 }
 
 export interface CensusRequest {
@@ -94,12 +96,12 @@ async function takenNow({ db, models }: Pick<System, 'db' | 'models'>): Promise<
   for (const model of models) {
     const last = before?.census.get(model.name)
     try {
-      const taken = await takeCensus({
+      const { taken } = await takeCensus({
         db,
         model,
         clock: systemClock,
         ...judgedBy(model, inForce, now),
-        ...since(last),
+        ...whyBy(last),
       })
       census.set(model.name, { ...taken, everyMs: last?.everyMs ?? 0, by: 'phaselock --fresh', version })
     } catch (error) {
@@ -124,14 +126,12 @@ function judgedBy(
 }
 
 /** What only a replica knows, as the last census has it. */
-const since = (last: Census | undefined) =>
+const whyBy = (last: Census | undefined) =>
   ({
-    why: (phase: string) => {
+    why(phase: string) {
       const known = last?.overdue.find((one) => one.phase === phase)?.why
       return known === 'limit' ? 'limit' : 'busy'
     },
-    firstSeen: (cause: string) =>
-      [...(last?.errors ?? []), ...(last?.parks ?? [])].find((one) => one.cause === cause)?.firstSeen,
   }) as const
 
 /**

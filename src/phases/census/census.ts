@@ -116,8 +116,6 @@ export interface Census {
 /** A census without what its taker adds. */
 export type CensusTaken = Omit<Census, 'everyMs' | 'by' | 'version'>
 
-/** An older census is shown with its time. */
-export const CENSUS_OLD_MS = 30_000
 /** A read of it never waits for longer. */
 const MOST_MS = 5_000
 /** The most that are read. */

@@ -1,7 +1,7 @@
 import type { Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { CENSUS_COLLECTION, DUTIES_COLLECTION, literal, readOwnFields } from '../../lock/index.js'
-import { type Census, censusOf } from './census.js'
+import { CENSUS_COLLECTION, DUTIES_COLLECTION, literal, type Shift } from '../../lock/index.js'
+import type { Census } from './census.js'
 
 const MOST_MS = 5_000
 /** An older census no longer counts in what censuses cost. */
@@ -15,21 +15,20 @@ export interface Before {
   readonly othersMs: number
 }
 
-/** Reads it: of the lifecycle's own last census the causes, of others what they cost. */
-export async function readBefore(db: Db, lifecycle: string): Promise<Before> {
+/** A pipeline over the censuses that reads it: of the lifecycle's own last one the causes, of others what they cost. */
+export function beforePipeline(lifecycle: string): Document[] {
   const isOwn = { $eq: ['$_id', literal(lifecycle)] }
   const groups = { $concatArrays: [listAt('$errors'), listAt('$parks')] }
   const seen = { $map: { input: groups, in: { cause: '$$this.cause', firstSeen: '$$this.firstSeen' } } }
   const isRecent = { $gt: ['$at', { $subtract: ['$$NOW', COUNTS_FOR_MS] }] }
-  const pipeline = [
+  return [
     { $match: { $expr: { $or: [isOwn, isRecent] } } },
     { $project: { tookMs: 1, seen: { $cond: [isOwn, seen, '$$REMOVE'] } } },
   ]
-  const rows = await readOwnFields((how) =>
-    censusOf(db)
-      .aggregate(pipeline, { maxTimeMS: MOST_MS, ...how })
-      .toArray(),
-  )
+}
+
+/** What was read by that. */
+export function beforeIn(rows: readonly Document[], lifecycle: string): Before {
   const own: Document[] = rows.find(({ _id }) => _id === lifecycle)?.['seen'] ?? []
   const known = own.flatMap(({ cause, firstSeen }) =>
     typeof cause === 'string' && firstSeen instanceof Date ? [[cause, firstSeen] as const] : [],
@@ -40,32 +39,38 @@ export async function readBefore(db: Db, lifecycle: string): Promise<Before> {
 
 const listAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })
 
+/** A census and the duty that it was taken for. */
+export interface CensusOfDuty {
+  readonly duty: string
+  readonly census: Census
+}
+
+/** A command holds 16 MB. */
+const MOST_AT_ONCE = 100
+
 /**
- * Stores a census, if the duty's turn is still this replica's and nothing newer is there: one command that reads the duty and writes the census.
- * A census from before a step back of the server's clock gives way.
- * @param turn the duty's name, and the replica's shift in which it was taken
+ * Stores censuses, each if its duty's turn is still this replica's and nothing newer is there: one command that reads the duties and writes the
+ * censuses. A census from before a step back of the server's clock gives way.
  */
-export async function storeCensus(
-  db: Db,
-  census: Census,
-  { duty, by, shift }: { readonly duty: string; readonly by: string; readonly shift: number },
-): Promise<void> {
+export async function storeCensuses(db: Db, taken: readonly CensusOfDuty[], { by, shift }: Shift): Promise<void> {
   const isOlder = {
     $or: [{ $lte: ['$at', '$$new.at'] }, { $gt: ['$at', '$$NOW'] }, { $ne: [{ $type: '$at' }, 'date'] }],
   }
-  await protocolCollection<Document>(db, DUTIES_COLLECTION)
-    .aggregate(
-      [
-        { $match: { _id: duty, by, shift, tookMs: null } },
-        { $replaceWith: literal(census) },
-        {
-          $merge: {
-            into: CENSUS_COLLECTION,
-            whenMatched: [{ $replaceWith: { $cond: [isOlder, '$$new', '$$ROOT'] } }],
-          },
-        },
-      ],
-      { maxTimeMS: MOST_MS },
-    )
-    .toArray()
+  const whenMatched = [{ $replaceWith: { $cond: [isOlder, '$$new', '$$ROOT'] } }]
+  for (let from = 0; from < taken.length; from += MOST_AT_ONCE) {
+    const some = taken.slice(from, from + MOST_AT_ONCE)
+    const names = some.map(({ duty }) => duty)
+    const censuses = literal(some.map(({ census }) => census))
+    const census = { $arrayElemAt: [censuses, { $indexOfArray: [literal(names), '$_id'] }] }
+    await protocolCollection<Document>(db, DUTIES_COLLECTION)
+      .aggregate(
+        [
+          { $match: { _id: { $in: names }, by, shift, tookMs: null } },
+          { $replaceWith: census },
+          { $merge: { into: CENSUS_COLLECTION, whenMatched } },
+        ],
+        { maxTimeMS: MOST_MS },
+      )
+      .toArray()
+  }
 }

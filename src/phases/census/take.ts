@@ -13,7 +13,6 @@ import {
   PHASELESS,
   phasesIn,
   type RunLifecycle,
-  readNeverDue,
   readPiece,
   removedPhase,
   type Terms,
@@ -24,7 +23,8 @@ import { bounded } from './bounded.js'
 import type { Census, CensusTaken, Count, PhaseCensus } from './census.js'
 import { countResting, countWorking, type PhaseCounts, type PhasePlace } from './count-phase.js'
 import { ageOfDue, type DueAge } from './due-age.js'
-import { Findings, foundFields, lockedAtFound } from './findings.js'
+import { Findings, lockedAtFound } from './findings.js'
+import { type CensusMemory, newMemory, type PieceName, READ_WHOLE, survey } from './survey.js'
 import { countOf } from './tally.js'
 
 /** A census that takes longer is given up: the database has other things to do. */
@@ -48,9 +48,12 @@ export interface CensusRequest {
   readonly clock: Pick<Clock, 'monotonicMs'>
   /** The reason why a phase's documents that are due for over a minute aren't claimed, where replicas handle it. */
   readonly why: (phase: string) => Unclaimed
-  /** The time when an earlier census found a cause first. */
-  readonly firstSeen?: ((cause: string) => Date | undefined) | undefined
+  /** What is known from the last one that this process took. Default: nothing. */
+  readonly memory?: CensusMemory | undefined
 }
+
+/** How long the claim index counts as free of arrays. */
+const PLAIN_FOR_MS = 3_600_000
 
 /** The error of a census that takes too long. */
 export class CensusTooSlow extends Error {
@@ -67,8 +70,10 @@ export class CensusTooSlow extends Error {
  * other, so that its time is about the server's, and a busy server isn't asked for more at once.
  * @throws CensusTooSlow, and the database's own errors
  */
-export async function takeCensus(request: CensusRequest): Promise<CensusTaken> {
-  const { db, model, terms, paused, now: at, heldBackMs = 0, clock, firstSeen = () => undefined } = request
+export async function takeCensus(
+  request: CensusRequest,
+): Promise<{ readonly taken: CensusTaken; readonly othersMs: number }> {
+  const { db, model, terms, paused, now: at, heldBackMs = 0, clock, memory = newMemory() } = request
   const now = new Date(at.getTime() - heldBackMs)
   const startedMs = clock.monotonicMs()
   const collection = protocolCollection<Document>(db, model.collection)
@@ -76,28 +81,23 @@ export async function takeCensus(request: CensusRequest): Promise<CensusTaken> {
   const requireTime = () => {
     if (clock.monotonicMs() - startedMs > MOST_CENSUS_MS) throw new CensusTooSlow(model.name)
   }
-  // A key for each phase; what has no documents needs no further command.
-  const found = await phasesIn(collection)
-  const isPlain = found.length === 0 || !(await multikeyFields(collection).catch(() => ['phase'])).includes('phase')
+  const isPlain = await isPlainIn(collection, memory, startedMs)
+  const { before, documents, count, hasOthers, ...found } = await survey({ db, model, terms, now, isPlain, memory })
+  const neverDue = neverDueIn(found.neverDue, findings)
   const placeOf = (phase: string): PhasePlace => ({
-    collection,
-    terms,
-    now,
-    where: isPlain ? { phase } : inPhase(phase),
+    ...{ collection, terms, now, where: isPlain ? { phase } : inPhase(phase) },
   })
   const reports = reportsOf(db, model.name)
-  const own = [...model.phases.keys()].filter((phase) => found.includes(phase))
-  const neverDue = own.length > 0 ? await neverDueIn(collection, terms, own, findings) : new Map<string, number>()
   const phases: PhaseCensus[] = []
   const overdue: Census['overdue'][number][] = []
   for (const { name, kind, limits } of model.phases.values()) {
     requireTime()
     const isPaused = paused.has(name)
-    if (!own.includes(name)) {
-      phases.push(rowOf(name, kind, only(ZERO), undefined, isPaused))
-      continue
-    }
-    const counts = await (kind === 'working' ? countWorking : countResting)(placeOf(name), findings)
+    const known = (piece: PieceName) => documents(name, piece)
+    const counts =
+      kind === 'working'
+        ? await countWorking({ ...placeOf(name), known }, findings)
+        : await countResting({ ...placeOf(name), known, total: count(name) }, findings)
     const due = less(counts.due, neverDue.get(name) ?? 0)
     const age = due.n > 0 ? await ageOfDue(collection, terms, name, placeOf(name).where, now) : undefined
     const held = counts.isHeldCounted ? counts : await withReported(counts, name, reports)
@@ -111,25 +111,34 @@ export async function takeCensus(request: CensusRequest): Promise<CensusTaken> {
     })
   }
   requireTime()
-  phases.push(...(await others(request, { collection, found, placeOf, isPlain, findings })))
+  if (hasOthers || !isPlain) phases.push(...(await others(request, { collection, placeOf, isPlain, findings })))
   const ends = [...model.phases.keys(), removedPhase(model.name)]
   const givenUp = await givenUpOutboxes(collection, { ...terms, callbacks: model.settings.callbacks }, ends, SOME)
-  const lists = findings.lists(firstSeen)
-  return bounded({
+  const lists = findings.lists((cause) => before.firstSeen.get(cause))
+  const taken = bounded({
     ...{ _id: model.name, at, tookMs: Math.ceil(clock.monotonicMs() - startedMs), phases, ...lists, overdue },
     callbacks: { givenUp: countOf(givenUp.n, COUNT_LIMIT), ids: givenUp.ids },
   })
+  return { taken, othersMs: before.othersMs }
 }
 
 const less = (count: Count, n: number): Count => (n > 0 && !count.more ? { n: Math.max(0, count.n - n) } : count)
 
-/** Documents whose `lockedAt` sorts after all dates: the index counts them among the due ones. */
-async function neverDueIn(collection: Collection, terms: Terms, phases: readonly string[], findings: Findings) {
-  const how = { limit: 1_000, projection: foundFields(terms.progress) }
-  const found = await readNeverDue(collection, phases, how)
-  const stratum = { n: found.length, more: found.length === how.limit, read: found.length }
+/** True if the claim index holds no array of phases. It is asked once an hour: arrays are rare, and an index that held one stays so. */
+async function isPlainIn(collection: Collection, memory: CensusMemory, nowMs: number): Promise<boolean> {
+  const isKnown = memory.checkedAtMs !== undefined && nowMs - memory.checkedAtMs < PLAIN_FOR_MS
+  if (memory.isPlain !== undefined && isKnown) return memory.isPlain
+  memory.isPlain = !(await multikeyFields(collection).catch(() => ['phase'])).includes('phase')
+  memory.checkedAtMs = nowMs
+  return memory.isPlain
+}
+
+/** Documents whose `lockedAt` sorts after all dates, by phase: the index counts them among the due ones. */
+function neverDueIn(found: readonly Document[], findings: Findings): ReadonlyMap<string, number> {
+  const stratum = { n: found.length, more: found.length === READ_WHOLE, read: found.length }
   for (const document of found) findings.addBroken('lockedAt', lockedAtFound(document), [document], stratum)
-  return new Map(phases.map((phase) => [phase, found.filter((document) => document['phase'] === phase).length]))
+  const phases = Map.groupBy(found, ({ phase }) => String(phase))
+  return new Map([...phases].map(([phase, documents]) => [phase, documents.length]))
 }
 
 type Reports = () => Promise<readonly RunLifecycle[]>
@@ -170,8 +179,6 @@ const rowOf = (
 
 interface OtherPlaces {
   readonly collection: Collection
-  /** The phases that documents are in. */
-  readonly found: readonly unknown[]
   readonly placeOf: (phase: string) => PhasePlace
   /** True if no phase is an array. */
   readonly isPlain: boolean
@@ -181,8 +188,9 @@ interface OtherPlaces {
 /** The documents that are in none of the lifecycle's phases: removed ones, and those that no replica claims. */
 async function others(
   { db, model }: CensusRequest,
-  { collection, found, placeOf, isPlain, findings }: OtherPlaces,
+  { collection, placeOf, isPlain, findings }: OtherPlaces,
 ): Promise<PhaseCensus[]> {
+  const found = await phasesIn(collection)
   const rows: PhaseCensus[] = []
   const stray = await strayPhases(db, model, found)
   for (const phase of stray.slice(0, MOST_UNKNOWN))

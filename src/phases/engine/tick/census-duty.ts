@@ -4,7 +4,8 @@ import type { CensusReader, SeenDuty, ServerClock, Shift } from '../../../lock/i
 import type { Clock } from '../../../time/index.js'
 import type { Census } from '../../census/census.js'
 import { censusEvery, censusEveryMs } from '../../census/interval.js'
-import { readBefore, storeCensus } from '../../census/store.js'
+import { type CensusOfDuty, storeCensuses } from '../../census/store.js'
+import { type CensusMemory, newMemory } from '../../census/survey.js'
 import { takeCensus, type Unclaimed } from '../../census/take.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 
@@ -28,6 +29,9 @@ export interface CensusDutyOptions {
 /** The censuses of a replica's lifecycles, as duties. */
 export class CensusDuties {
   private readonly costMs = new Map<string, number>()
+  private readonly memories = new Map<string, CensusMemory>()
+  /** Those of this shift, until they are stored. */
+  private readonly taken: CensusOfDuty[] = []
 
   constructor(private readonly options: CensusDutyOptions) {}
 
@@ -41,7 +45,7 @@ export class CensusDuties {
         name,
         everyMs: censusEveryMs(this.costMs.get(name) ?? 0, reader, sweepEveryMs),
         everyOnServer: censusEvery(reader, sweepEveryMs),
-        run: (shift: Shift) => this.take(one, name, shift),
+        run: () => this.take(one, name),
       }
     })
   }
@@ -51,21 +55,30 @@ export class CensusDuties {
     if (costMs !== undefined && name.startsWith(CENSUS)) this.costMs.set(name, costMs)
   }
 
-  private async take(one: RunningLifecycle, duty: string, { by, shift }: Shift): Promise<Document> {
+  /**
+   * Stores the censuses of a shift, with one command for all of them.
+   * @throws the database's own errors: then none of them counts as taken
+   */
+  async store(shift: Shift): Promise<void> {
+    const taken = this.taken.splice(0)
+    if (taken.length > 0) await storeCensuses(this.options.db, taken, shift)
+  }
+
+  private async take(one: RunningLifecycle, duty: string): Promise<Document> {
     const { db, clock, serverNow, serverClock, identity, sweepEveryMs, watched } = this.options
     const { model, terms, paused } = one
-    const { firstSeen, othersMs } = await readBefore(db, model.name)
+    const memory = this.memories.get(duty) ?? newMemory()
+    this.memories.set(duty, memory)
     const version = (await packageVersion().catch(() => undefined)) ?? '?'
-    const taken = await takeCensus({
-      ...{ db, model, clock, terms: terms(), paused: paused(), now: serverNow() },
+    const { taken, othersMs } = await takeCensus({
+      ...{ db, model, clock, memory, terms: terms(), paused: paused(), now: serverNow() },
       heldBackMs: serverClock.hold()?.ms,
       why: (phase) => whyUnclaimed(one, phase),
-      firstSeen: (cause) => firstSeen.get(cause),
     })
     const costMs = taken.tookMs + othersMs
     const everyMs = censusEveryMs(costMs, watched(one), sweepEveryMs)
     const census: Census = { ...taken, everyMs, by: identity, version }
-    await storeCensus(db, census, { duty, by, shift })
+    this.taken.push({ duty, census })
     return { lifecycle: model.name, costMs }
   }
 }

@@ -13,12 +13,13 @@ import {
   takeDuties,
 } from '../../../lock/index.js'
 import { formatMs } from '../../../time/index.js'
+import { CensusTooSlow } from '../../census/take.js'
 import { recordedError } from '../../errors/recorded-error.js'
 import { forgetEvents } from '../../events/events.js'
 import type { Logger } from '../../reporting/logger.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 import type { FlowCounter } from '../registry/flow-counter.js'
-import { CensusDuties, type CensusDutyOptions } from './census-duty.js'
+import { CENSUS, CensusDuties, type CensusDutyOptions } from './census-duty.js'
 
 /** The duty that finds lifecycles without replicas. */
 export const UNHANDLED = 'lifecycles without replicas'
@@ -147,8 +148,22 @@ export class Duties {
       !this.stopped && clock.monotonicMs() - takenAtMs < (ended.length === 0 ? everyMs : SHIFT_MS)
     while (left.length > 0 && mayBegin(left[0]!)) ended.push(await this.do(left.shift()!, shift))
     const notBegun = left.map(({ name }) => name)
-    await endDuties(db, shift, ended, notBegun)
+    await endDuties(db, shift, await this.withCensuses(ended, shift), notBegun)
     return left
+  }
+
+  /** Stores the censuses of a shift. Where that fails, their duties have failed. */
+  private async withCensuses(ended: readonly DutyEnd[], shift: Shift): Promise<readonly DutyEnd[]> {
+    try {
+      await this.censuses.store(shift)
+      return ended
+    } catch (error) {
+      this.failed('storing censuses', this.options.sweepEveryMs, error)
+      const why = recordedError(error).message
+      return ended.map((one) =>
+        'found' in one && one.name.startsWith(CENSUS) ? { name: one.name, tookMs: one.tookMs, error: why } : one,
+      )
+    }
   }
 
   async stop(): Promise<void> {
@@ -169,7 +184,8 @@ export class Duties {
   }
 
   private failed(what: string, everyMs: number, error: unknown): void {
-    if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
+    const isSaid = isServerError(error) || error instanceof CensusTooSlow
+    if (!isSaid || isServerError(error, UNAUTHORIZED)) return
     const why = recordedError(error).message
     const [before, atMs] = [this.failures.get(what), this.options.clock.monotonicMs()]
     if (before?.why === why && atMs - before.atMs < FAILURE_EVERY_MS) return
