@@ -7,6 +7,7 @@ import { registerCauses } from './commands/causes.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerCount } from './commands/count.js'
+import { registerFlow } from './commands/flow.js'
 import { registerLifecycles } from './commands/lifecycles.js'
 import { registerLimits } from './commands/limits.js'
 import { registerList } from './commands/list.js'
@@ -99,6 +100,7 @@ export async function buildProgram(context: CliContext, quiet = false, argv: rea
   registerStatus(program, context)
   registerCauses(program, context)
   registerReplicas(program, context)
+  registerFlow(program, context)
   registerLifecycles(program, context)
   registerLimits(program, context)
   registerLocks(program, context)

@@ -1,5 +1,12 @@
 import type { Command } from 'commander'
-import { type LifecycleOfReplica, listReplicas, nameOf, type ReplicaState } from '../../operations/index.js'
+import {
+  type LifecycleOfReplica,
+  listReplicas,
+  type MixedLifecycle,
+  nameOf,
+  type ReplicaState,
+  versionsMixed,
+} from '../../operations/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
@@ -18,8 +25,10 @@ export function registerReplicas(program: Command, context: CliContext): void {
         if (options.json) output.json(replicas)
         else if (replicas.length === 0)
           output.line(`no replicas of ${system.models.map((model) => model.name).join(', ')}`)
-        else if (name === undefined) printAll(output, replicas, now)
-        else for (const replica of replicas) printOne(output, replica, now)
+        else if (name === undefined) {
+          printAll(output, replicas, now)
+          for (const mixed of await versionsMixed(system)) printMixed(output, mixed)
+        } else for (const replica of replicas) printOne(output, replica, now)
       }),
     )
   withDatabase(watchOption(command), ['replicas', 'replicas --watch', 'replicas --json', 'replicas api-1~5f3a9c'])
@@ -30,32 +39,50 @@ const MOST_SHOWN = 3
 
 function printAll(output: Output, replicas: readonly ReplicaState[], now: Date): void {
   const rows = replicas.map((replica) => {
-    const { name, version, lifecycles, tickMs } = replica
+    const { name, version, appVersion, lifecycles, tickMs } = replica
     const more = lifecycles.length - MOST_SHOWN
     const shown = [...lifecycles.slice(0, MOST_SHOWN).map(placesOf), ...(more > 0 ? [`${more} more`] : [])]
-    return [name, valueText(version ?? '-'), shown.join(', '), ms(tickMs), seenText(replica, now)]
+    return [
+      name,
+      valueText(appVersion ?? '-'),
+      valueText(version ?? '-'),
+      shown.join(', '),
+      ms(tickMs),
+      seenText(replica, now),
+    ]
   })
-  output.table(['replica', 'version', 'lifecycles (held, free)', 'tick', 'seen'], rows)
+  output.table(['replica', 'app', 'phaselock', 'lifecycles (held, free)', 'tick', 'seen'], rows)
+}
+
+function printMixed(output: Output, { lifecycle, graphs, onlySome }: MixedLifecycle): void {
+  output.line()
+  output.line(`!! ${lifecycle}: its replicas don't run the same`)
+  for (const { graph, replicas, versions, differences } of graphs) {
+    const run = replicas.length === 1 ? 'runs' : 'run'
+    output.line(`   ${replicas.join(', ')} ${run} ${graph ?? 'an unknown definition'} (app ${versions.join(', ')})`)
+    for (const difference of differences) output.line(`     ${difference}`)
+  }
+  for (const { phase, replicas } of onlySome) output.line(`   only these handle ${phase}: ${replicas.join(', ')}`)
 }
 
 function printOne(output: Output, replica: ReplicaState, now: Date): void {
-  const { name, version, host, pid, pod, startedAt, lifecycles, loopMs, tickMs, leased = [] } = replica
+  const { name, version, appVersion, host, pid, pod, startedAt, lifecycles, loopMs, tickMs, leased = [] } = replica
   output.line(`${name}: ${replica.live ? 'live' : 'dead'}, seen ${fromNow(replica.seenAt, now)}`)
   output.line()
   output.table(
-    ['version', 'host', 'pid', 'pod', 'started', 'tick', 'longest stop of its loop'],
+    ['app', 'phaselock', 'host', 'pid', 'pod', 'started', 'tick', 'longest stop of its loop'],
     [
       [
-        ...[version, host, pid, pod].map((value) => String(value ?? '-')),
+        ...[appVersion, version, host, pid, pod].map((value) => String(value ?? '-')),
         ...[startedAt ? fromNow(startedAt, now) : '-', ms(tickMs), ms(loopMs)],
       ],
     ],
   )
   output.line()
   output.table(
-    ['lifecycle', 'phases', 'places', 'free', 'held'],
-    lifecycles.map(({ name: lifecycle, phases, places, free, held }) => [
-      ...[lifecycle, Array.isArray(phases) ? phases.join(', ') : '-'],
+    ['lifecycle', 'definition', 'phases', 'places', 'free', 'held'],
+    lifecycles.map(({ name: lifecycle, graph, phases, places, free, held }) => [
+      ...[lifecycle, valueText(graph ?? '-'), Array.isArray(phases) ? phases.join(', ') : '-'],
       ...[places, free, held].map((value) => valueText(value ?? '-')),
     ]),
   )
