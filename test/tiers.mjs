@@ -91,6 +91,7 @@ export const engineTests = [
   'lock/key-slots.test.ts',
   'lock/limit-pauses-clock.test.ts',
   'lock/limit-rates-clock.test.ts',
+  'operations/flow-beats.test.ts',
   'phases/callbacks-clock.test.ts',
   'phases/clock-steps.test.ts',
   'phases/idle.test.ts',

@@ -10,9 +10,7 @@ import {
   storeFlows,
 } from '../../src/lock/index.js'
 import { readFlow, sparkline } from '../../src/operations/index.js'
-import { clientAt } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { TcpProxy } from '../support/tcp-proxy.js'
 import { replicaOf, ShiftedClock, things, thingWith } from '../support/thing.js'
 
 const MINUTE = 60_000
@@ -75,40 +73,6 @@ describe('flow', () => {
     expect(flow.phases['Creating']).toMatchObject({ left: 2, p50Ms: expect.any(Number), p95Ms: expect.any(Number) })
     expect(flow.intervals.reduce((n, { recorded }) => n + recorded, 0)).toBe(4)
     expect(flow.uncounted).toEqual([])
-  })
-
-  test('a closed minute goes with the beat, once, and is read from there; the copy changes nothing', async () => {
-    const proxy = await TcpProxy.start(database.uri)
-    const client = await clientAt(proxy.uri)
-    const { replica, clock } = await present({}, client.db(database.db.databaseName))
-    const timePasses = (ms: number) => {
-      proxy.stepClock(ms)
-      clock.advance(ms)
-    }
-    await replica.tick()
-    await work(replica, ['a', 'b', 'c'])
-    timePasses(70_000)
-    await replica.tick()
-    await eventually(async () => expect((await beats().findOne())?.['flow']).toHaveLength(1))
-    const before = await readFlow(database.db, { lifecycle: 'thing' })
-    expect(before.moves).toEqual([{ from: 'Creating', to: 'Created', outcome: 'moveTo', n: 3 }])
-    expect(await flows().countDocuments()).toBe(0)
-    const now = new Date(Date.now() + 70_000)
-    expect(await copyFlows(database.db, now)).toEqual({ copied: 1, removed: 0 })
-    expect(await copyFlows(database.db, now)).toEqual({ copied: 0, removed: 0 })
-    const after = await readFlow(database.db, { lifecycle: 'thing' })
-    expect(after.moves).toEqual(before.moves)
-    expect((await readFlow(database.db, { lifecycle: 'thing', hours: 2 })).moves).toEqual(before.moves)
-    // Nothing is recorded any more: the beats that follow carry nothing.
-    const flow = (await beats().findOne())!['flow']
-    for (let i = 0; i < 3; i += 1) {
-      timePasses(70_000)
-      await replica.tick()
-    }
-    await replica.stop()
-    expect((await beats().findOne())?.['flow'] ?? flow).toEqual(flow)
-    await client.close()
-    await proxy.stop()
   })
 
   test('parts are added once, however often and by however many; late ones too, and the hour with them', async () => {
