@@ -29,6 +29,8 @@ import * as versions from './inspect/versions.js'
 import * as pauses from './pauses/pause.js'
 import * as status from './status/status.js'
 import { type ArgumentTypes, aText, checkedCall } from './system/checked-call.js'
+import * as predictions from './why/predict.js'
+import * as whys from './why/why.js'
 
 const text = t.optional(aText)
 const flag = t.optional(t.flag)
@@ -209,8 +211,25 @@ export const listEvents = of(records.listEvents, onSystem, options({ ...RECORDS,
 export const listReplicas = of(replicas.listReplicas, onSystem, options({ name: text, deadAfter: text }))
 
 export const listPauses = of(pauses.listPauses, onSystem, ['lifecycle', text])
-export const pauseWork = of(pauses.pauseWork, onSystem, request({ ...SCOPE, ...BY, until: date, for: text }))
+export const pauseWork = of(pauses.pauseWork, onSystem, request({ ...SCOPE, ...BY, ...SEEN, until: date, for: text }))
 export const resumeWork = of(pauses.resumeWork, onSystem, request({ ...SCOPE, by: text, of: text }))
 
 export const operationsOpen = of(status.operationsOpen, onDatabase)
 export const systemStatus = of(status.systemStatus, onSystem, options(FRESH))
+
+export const whyDocument = of(whys.whyDocument, onSystem, ref)
+export const predict = of(
+  predictions.predict,
+  onSystem,
+  request({
+    ...{
+      action: t.oneOf(predictions.PREDICTED_ACTIONS),
+      ref: ref[1],
+      ...FORCE,
+      by: text,
+      reason: text,
+      question: text,
+    },
+    ...{ state: text, option: text, phase: text, step: text, set: t.optional(fields), pause: t.optional(fields) },
+  }),
+)

@@ -138,6 +138,10 @@ describe('each function that acts on a system', () => {
       { lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', ...by, for: '2h', until: new Date() },
     ],
     resumeWork: [{ lifecycle: 'thing', phase: 'Creating', id: 'a', limit: 'l', key: 'k', by: 'ana', of: 'ben' }],
+    whyDocument: [{ id: 'a', lifecycle: 'thing' }],
+    predict: [
+      { action: 'set-state', ref: { id: 'a', lifecycle: 'thing' }, state: 'Deleted', seen: '0'.repeat(24), ...by },
+    ],
     operationsOpen: [],
     systemStatus: [{ fresh: true }],
   }

@@ -18,6 +18,7 @@ import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/inde
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
 import { type DocumentRef, documentMeant, type Found, foundIn } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
+import { UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
 import { type Changes, changesOf } from './changes.js'
 import type { Judged } from './facts.js'
@@ -50,6 +51,22 @@ export type PredictedAction =
     }
   | { readonly action: 'migrate'; readonly by?: string | undefined; readonly phase: string }
 
+/** The names of the actions that can be predicted. */
+export const PREDICTED_ACTIONS = [
+  'wake',
+  'unpark',
+  'set-state',
+  'answer',
+  'remove',
+  'cancel',
+  'pause',
+  'resume',
+  'redo',
+  'migrate',
+] as const satisfies readonly PredictedAction['action'][]
+/** What an action can't do without. */
+const NEEDS = { 'set-state': 'state', answer: 'option', migrate: 'phase' } as const
+
 export type PredictRequest = PredictedAction & { readonly ref: DocumentRef; readonly seen?: string | undefined }
 
 /** What an action would do, and what would come next. */
@@ -74,6 +91,9 @@ export interface Prediction extends Changes {
  * @throws NotFound, UsageError; Refused if it is removed, or has changed since `seen`
  */
 export async function predict(system: System, { ref, seen, ...request }: PredictRequest): Promise<Prediction> {
+  const need = Object.entries(NEEDS).find(([action]) => action === request.action)?.[1]
+  if (need !== undefined && (request as Document)[need] === undefined)
+    throw new UsageError(`expected ${need} with the action ${request.action}, got none`)
   const found = await documentMeant(system, ref)
   await requireSeen(system, found, seen)
   return predictOn(system, found, request)
