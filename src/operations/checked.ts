@@ -30,6 +30,7 @@ import * as pauses from './pauses/pause.js'
 import * as status from './status/status.js'
 import { type ArgumentTypes, aText, checkedCall } from './system/checked-call.js'
 import * as predictions from './why/predict.js'
+import * as shown from './why/show.js'
 import * as whys from './why/why.js'
 
 const text = t.optional(aText)
@@ -189,7 +190,7 @@ export const checkDatabase = of(check.checkDatabase, ['options', t.partOf({ db: 
 export const censusFor = of(count.censusFor, onSystem, options(FRESH))
 export const countPhases = of(count.countPhases, onSystem, options(FRESH))
 export const findDocument = of(find.findDocument, onSystem, ref)
-export const showDocument = of(find.showDocument, onSystem, ref)
+export const showDocument = of(shown.showDocument, onSystem, ref)
 export const listDocuments = of(
   lists.listDocuments,
   onSystem,

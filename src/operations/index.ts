@@ -29,7 +29,7 @@ export {
 } from './inspect/count.js'
 export { type Count, countText } from './inspect/count-text.js'
 export { explain } from './inspect/explain.js'
-export type { DocumentRef, Found, Shown } from './inspect/find.js'
+export type { DocumentRef, Found } from './inspect/find.js'
 export {
   type CauseFlow,
   type Flow,
@@ -59,5 +59,6 @@ export { registeredLifecycles } from './system/lifecycles.js'
 export { modelOf, type System } from './system/system.js'
 export type { Changes } from './why/changes.js'
 export { PREDICTED_ACTIONS, type PredictedAction, type Prediction, type PredictRequest } from './why/predict.js'
+export type { Shown } from './why/show.js'
 export { TERMS, type Term, type TermName, type Verdict } from './why/term.js'
 export type { Why } from './why/why.js'

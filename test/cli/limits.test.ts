@@ -30,7 +30,7 @@ describe('the commands on limits', () => {
     await replica.prepare()
     await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
     expect((await run('show', 'a')).out).toContain(
-      'It waits for a slot of its limit api: it has 0, and 2 are needed (phaselock limits set api --slots 2).',
+      'Due, but there is no limit api, so nothing that needs it begins (phaselock limits set api --slots 2).',
     )
     const unset = await run('limits')
     expect(unset.out).toMatch(/^api +not set +0 +- +-$/m)
@@ -56,7 +56,7 @@ describe('the commands on limits', () => {
       { name: 'thing (maxActive)', slots: 7, rate: null, holders: [] },
     ])
     expect((await run('show', 'a')).out).toContain(
-      'It waits for a slot of its limit api: 2 of 3 are taken: r1~1 has 2.\nIts limit api lets 100 in 1 min begin.',
+      ', but it waits for a slot of its limit api: 2 of 3 are taken: r1~1 has 2; its limit api lets 100 in 1 min begin.',
     )
     expect((await run('show', 'a', '--json')).json()).toMatchObject({ limits: [{ name: 'api', needs: 2 }, {}] })
     expect((await run('limits', 'set', 'api', '--slots', '4', '--rate', 'any')).out).toBe('limit api: 4 slots\n')
@@ -98,7 +98,7 @@ describe('the commands on limits', () => {
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Creating' })
     expect((await run('show', 'a')).out).toContain(
-      "Its limit thing tenant=acme: paused by ana: they asked (phaselock limits resume 'thing tenant=acme').",
+      ", but its limit thing tenant=acme: paused by ana: they asked (phaselock limits resume 'thing tenant=acme').",
     )
     expect((await run('pauses')).out).toContain('limit thing tenant=acme')
     expect((await run('limits')).out).toContain('no limits')

@@ -31,7 +31,7 @@ const EXPLAINED = [
   'Rests in ',
   'Its shape is broken: ',
   ' has run out)',
-  'No replica can work on it: ',
+  'the server lets no replica write it: ',
   'a bug of the program, ',
   'without a recorded outcome: its handler kills or outlives its replicas',
   'the event loop was blocked for ',

@@ -63,7 +63,7 @@ describe('why no replica claims a due document', () => {
     })
     expect(await of({ slots: 5, paused: { by: 'ana', reason: 'tests' } })).toMatchObject({
       ...failing,
-      text: 'its limit api: paused by ana: tests',
+      text: 'its limit api: paused by ana: tests (phaselock limits resume api)',
       action: { command: 'phaselock limits resume api' },
     })
     expect(await of({ slots: 5, rate: 'fast' })).toMatchObject({
@@ -108,7 +108,7 @@ describe('why no replica claims a due document', () => {
     await entry({ replicas: [{ name: 'old~1', seenAt: new Date() }] })
     expect(await termNow('replica')).toMatchObject({
       holds: 'unknown',
-      text: "old~1 doesn't say which phases they handle",
+      text: "old~1 doesn't say which phases it handles",
     })
     await entry({ replicas: [{ name: 'other~1', seenAt: new Date(), phases: ['Deleting'] }] })
     expect(await termNow('replica')).toMatchObject({

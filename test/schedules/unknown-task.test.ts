@@ -50,8 +50,8 @@ describe('a task that no replica knows', () => {
     await one.replica.runOnce()
     expect(warned(one)).toHaveLength(1)
     const { explanation } = await showDocument(system, { id, lifecycle: 'schedules.runs' })
-    expect(explanation).toBe(
-      "Due, but no replica that runs knows its task 'wrok': correct the name in its schedule, or start a version that has it.",
+    expect(explanation).toMatch(
+      /^Due.*, but no replica that runs knows its task 'wrok': correct the name in its schedule, or start a version that has it\.$/,
     )
     const findings = (await checkDatabase(system)).flatMap((result) => result.findings)
     expect(findings).toContainEqual(
@@ -65,7 +65,8 @@ describe('a task that no replica knows', () => {
   ] as const)('is not told of where %s', async (_what, knows) => {
     const { one, system, id } = await queued(knows)
     expect(warned(one)).toEqual([])
-    expect((await showDocument(system, { id, lifecycle: 'schedules.runs' })).explanation).toContain('the next replica')
+    const { explanation } = await showDocument(system, { id, lifecycle: 'schedules.runs' })
+    expect(explanation).not.toContain('no replica that runs knows its task')
     const findings = (await checkDatabase(system)).flatMap((result) => result.findings)
     expect(findings.filter(({ about }) => about === 'task wrok')).toEqual([])
   })

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
-import { isValid, pausedLimitText, pausesOfLimit } from '../../lock/index.js'
-import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
-import { numbered, typed } from '../../options/index.js'
-import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/index.js'
+import { isValid } from '../../lock/index.js'
+import { type Found, modelOf, nameOf, type Shown, showDocument, type Term } from '../../operations/index.js'
+import { numbered } from '../../options/index.js'
+import { CHILD_STATES, causeLines, type Progress } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
@@ -27,32 +27,19 @@ export function registerShow(program: Command, context: CliContext): void {
   ])
 }
 
-function printJson(
-  output: Output,
-  { lifecycle, condition, explanation, pause, refusal, holder, limits, children, parent, document, also, seen }: Shown,
-): void {
+function printJson(output: Output, shown: Shown): void {
+  const { lifecycle, condition, explanation, blockedBy, pause, limits, refusal, holder } = shown
+  const { children, parent, document, seen, also } = shown
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
-  const family = { children, parent }
-  output.json({
-    lifecycle,
-    condition,
-    explanation,
-    pause,
-    limits,
-    refusal,
-    holder,
-    ...family,
-    document,
-    seen,
-    also: others,
-  })
+  const why = { lifecycle, condition, explanation, blockedBy, pause, limits, refusal, holder }
+  output.json({ ...why, children, parent, document, seen, also: others })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase }, condition }: Found) =>
   `${nameOf({ lifecycle, _id })}: ${condition.kind === 'removed' ? 'removed' : valueText(phase)}`
 
 function print(output: Output, shown: Shown, field: string): void {
-  const { document, condition, explanation, refusal, limits, also, now } = shown
+  const { document, condition, explanation, alsoBlockedBy, also, now } = shown
   // An owner's own field of that name is shown unchanged.
   const isOurs = condition.kind !== 'broken' || condition.field !== field
   const { history, ...rest } = isOurs ? ((document[field] ?? {}) as Progress) : {}
@@ -60,9 +47,8 @@ function print(output: Output, shown: Shown, field: string): void {
   output.line(explanation)
   const holder = aboutHolder(shown)
   if (holder) output.line(holder)
-  for (const line of limits.flatMap(aboutLimit)) output.line(line)
+  for (const term of alsoBlockedBy) output.line(alsoBlocked(term))
   for (const line of aboutFamily(shown)) output.line(line)
-  if (refusal) output.line(`No replica can work on it: ${refusal}.`)
   output.line()
   printFields(output, [
     ...Object.entries(document).filter(([name]) => name !== field || !isOurs),
@@ -78,31 +64,8 @@ function print(output: Output, shown: Shown, field: string): void {
   for (const other of also) output.line(`  ${titleOf(other)}. ${other.explanation}`)
 }
 
-/** Explains which limit the document waits for, if a limit that it needs has no free slot for it. */
-function aboutLimit({
-  name,
-  slots,
-  rate,
-  holders,
-  paused,
-  damaged,
-  needs,
-  declared,
-}: Shown['limits'][number]): string[] {
-  const taken = holders.reduce((sum, one) => sum + one.slots, 0)
-  const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
-  const pauses = pausesOfLimit(paused).map((pause) => pausedLimitText(name, pause))
-  if (pauses.length > 0) return [`Its limit ${pauses.join('; ')} (phaselock limits resume ${typed(name)}).`]
-  if (damaged !== null && slots === 0)
-    return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set ${typed(name)}).`]
-  const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
-  if (slots === null || slots - taken >= needs) return pace
-  const none =
-    slots < needs
-      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${typed(name)} --slots ${(declared ?? 0) >= needs ? 'declared' : needs})`
-      : `${taken} of ${slots} are taken: ${who}`
-  return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
-}
+/** The conditions that keep it from going on besides the one in the sentence. */
+const alsoBlocked = ({ text }: Term): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
 /** Its children, the worst of them by name, and its parent. */
 function aboutFamily({ children, parent }: Shown): string[] {

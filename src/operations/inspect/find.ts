@@ -1,25 +1,11 @@
 import type { Document, Filter } from 'mongodb'
-import {
-  type CancelRequest,
-  claimOf,
-  idKey,
-  type Limit,
-  namesNobodyKnows,
-  type Pause,
-  Paused,
-  readLimits,
-  readOwnFields,
-  seenOf,
-  whyNotClaimable,
-} from '../../lock/index.js'
-import { declaredLimits, keyNeedOf, type LifecycleModel } from '../../phases/index.js'
+import { type CancelRequest, claimOf, idKey, type Pause, Paused, readOwnFields } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
 import { idSpelt, idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
-import { type InForce, inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
-import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
+import { type InForce, inForceIn, modelOf, type System } from '../system/system.js'
 import { type Condition, conditionOf } from './condition.js'
 import { explain, whyOf, whyPaused } from './explain.js'
-import { holderNamedBy, type ReplicaState } from './replicas.js'
 
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
@@ -144,91 +130,4 @@ export async function documentMeant(
     { reason: 'ambiguousLifecycle', id: ref.id, lifecycles },
     `say which: --lifecycle ${lifecycles[0]}`,
   )
-}
-
-/** A limit, and the number of its slots that a document needs. */
-export interface LimitShown extends Limit {
-  readonly needs: number
-  /** The default number of slots: of a key, or as lifecycles declare it; undefined if they declare none, or any number. */
-  readonly declared: number | undefined
-}
-
-/** One document with everything that a person wants to see. */
-export interface Shown extends Found {
-  /** The reason why the server lets no replica write it, although it is due; undefined if it does. */
-  readonly refusal: string | undefined
-  /** The replica that holds it, or held it last if that lease has expired; undefined if it is not held, or the replica isn't listed. */
-  readonly holder: ReplicaState | undefined
-  /** The limits that its phase needs, if it is due: it waits for a slot if one of them has no free slot. */
-  readonly limits: readonly LimitShown[]
-  /** The state of the children that its steps have inserted; undefined if they have inserted none. */
-  readonly children: ChildrenShown | undefined
-  /** Its parent; undefined if it has no parent. */
-  readonly parent: ParentShown | undefined
-  /** The digest of what was read: an action that is given it does nothing if the document has changed since. */
-  readonly seen: string
-  /** The documents of other lifecycles with the same `_id`. */
-  readonly also: readonly Found[]
-}
-
-/**
- * Shows one document: a sentence that explains what it waits for, its fields and its history.
- * @example (await showDocument(system, { id: 'shop' })).explanation // Sleeps, due in 3 s, ...
- * @throws NotFound, UsageError
- */
-export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
-  const found = await findDocument(system, ref)
-  const token = holderOf(found.condition)
-  const [refusal, holder, limits, children, parent] = await Promise.all([
-    found.condition.kind === 'due' ? refusalOf(system, found) : undefined,
-    token === undefined ? undefined : holderNamedBy(system, token),
-    found.condition.kind === 'due' ? limitsNeeded(system, found) : [],
-    childrenOf(system, found),
-    parentOf(system, found),
-  ])
-  const unknown = await unknownTaskOf(system, found)
-  const explanation = unknown === undefined ? found.explanation : unknown
-  const seen = seenOf(found.document, modelOf(system, found.lifecycle).settings)
-  return { ...found, explanation, refusal, holder, limits, children, parent, seen }
-}
-
-/** The explanation of a schedule's run whose task no live replica knows; it replaces that of other due documents. */
-async function unknownTaskOf({ db, collections }: System, { lifecycle, condition, document }: Found) {
-  const { task } = document
-  if (condition.kind !== 'due' || typeof task !== 'string' || lifecycle !== runsOf(collections)) return undefined
-  const [name] = await namesNobodyKnows(db, lifecycle, [task])
-  return (
-    name &&
-    `Due, but no replica that runs knows its task '${name}': correct the name in its schedule, or start a version that has it.`
-  )
-}
-
-/** The token of its present lease, or of one that has expired. */
-const holderOf = (condition: Condition): string | undefined =>
-  condition.kind === 'held' ? condition.by : condition.kind === 'due' ? condition.expired : undefined
-
-async function limitsNeeded(system: System, { lifecycle, document }: Found): Promise<Shown['limits']> {
-  const model = modelOf(system, lifecycle)
-  const phase = model.phases.get(document['phase'])
-  const own = phase?.kind === 'working' ? keyNeedOf(model, document) : undefined
-  const needs = [...(phase?.limits ?? []), ...(own ? [own] : [])]
-  if (needs.length === 0) return []
-  const { limits } = await readLimits(
-    system.db,
-    needs.map(({ limit }) => limit),
-  )
-  const ofAll = declaredLimits(system.models)
-  return needs.flatMap(({ limit, slots, key }) => {
-    const known = limits.find(({ name }) => name === limit)
-    const declared = key ? key.slots : ofAll.get(limit)
-    if (!known && (key || declared !== undefined)) return [] // all slots are free
-    const unset = { name: limit, slots: 0, rate: null, paused: null, holders: [], damaged: null }
-    return { ...unset, ...known, needs: slots, declared }
-  })
-}
-
-async function refusalOf(system: System, { lifecycle, document }: Found): Promise<string | undefined> {
-  const model = modelOf(system, lifecycle)
-  const terms = (await termsInForce(system.db, [model]))(model)
-  return whyNotClaimable(system.db, model.collection, terms, document['_id'])
 }

@@ -45,7 +45,8 @@ function limitTerm(need: NeededLimit, replicas: readonly ReplicaState[]): Term {
     ...{ slots, taken, unused, rate, startsLeft, holders, paused, damaged },
   }
   const pauses = pausesOfLimit(paused).map((one) => pausedLimitText(name, one))
-  if (pauses.length > 0) return fails('limit', `its limit ${pauses.join('; ')}`, evidence)
+  if (pauses.length > 0)
+    return fails('limit', `its limit ${pauses.join('; ')} (phaselock limits resume ${typed(name)})`, evidence)
   if (damaged !== null && slots === 0)
     return fails(
       'limit',
@@ -64,7 +65,9 @@ function limitTerm(need: NeededLimit, replicas: readonly ReplicaState[]): Term {
   }
   if (slots !== null && slots - taken < needs && unused < needs) {
     const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
-    return fails('limit', `it waits for a slot of its limit ${name}: ${taken} of ${slots} are taken: ${who}`, evidence)
+    const also = pace ? `; ${pace}` : ''
+    const full = `${taken} of ${slots} are taken: ${who}${also}`
+    return fails('limit', `it waits for a slot of its limit ${name}: ${full}`, evidence)
   }
   if (rate && startsLeft !== null && startsLeft < 1) return fails('limit', `${pace}, and none may now`, evidence)
   const free = slots === null ? '' : `${slots - taken} of ${numbered(slots, 'slot')} of ${name} are free`
@@ -149,7 +152,7 @@ export function replicaTerm(judged: Judged, facts: Facts): Term {
   if (unsure.length === able.length)
     return isUnknown(
       'replica',
-      `${names.join(', ')} ${names.length === 1 ? "doesn't" : "don't"} say which phases they handle`,
+      `${names.join(', ')} ${names.length === 1 ? "doesn't say which phases it handles" : "don't say which phases they handle"}`,
       evidence,
     )
   const places = able.map(({ name, free }) => (free === null ? name : `${name} (${numbered(free, 'place')} free)`))

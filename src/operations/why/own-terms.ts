@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { leaseStateOf, MOST_OPEN, outboxIn, Paused, parseToken, typeName, underHold } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
-import type { Progress } from '../../phases/index.js'
+import { type Progress, troubleOf } from '../../phases/index.js'
 import { fromNow } from '../../time/index.js'
 import { deadlineOf, ruleFor, whyOf, whyPaused } from '../inspect/explain.js'
 import { cancelOf } from '../inspect/find.js'
@@ -26,13 +26,18 @@ export function removalTerm({ found: { condition, now } }: Judged): Term {
 
 export function parkTerm({ model, found: { condition, document, now } }: Judged): Term {
   if (condition.kind !== 'parked') return holds('park', "it isn't parked")
-  const { history, error } = progressOf(document, model.settings.progress)
+  const { history } = progressOf(document, model.settings.progress)
   const last = (Array.isArray(history) ? history : []).findLast((entry) => entry?.outcome === 'park')
   const reason = whyOf(document, model, condition, now) ?? null
   const by = typeof last?.by === 'string' ? last.by : null
   const at = last?.at instanceof Date ? last.at : null
   const who = by === null ? '' : ` by ${by}${at ? ` ${fromNow(at, now)}` : ''}`
-  return fails('park', `it is parked${who}: ${reason}`, { reason, by, at, cause: causeOf(error) })
+  return fails('park', `it is parked${who}: ${reason}`, {
+    reason,
+    by,
+    at,
+    cause: troubleOf(document, model)?.cause ?? null,
+  })
 }
 
 export function phaseTerm({ model, found: { condition, document } }: Judged): Term {
@@ -109,7 +114,7 @@ export function sleepTerm({ model, found }: Judged, awaited: Document | undefine
   if (condition.kind !== 'sleeping' && condition.kind !== 'asking')
     return holds('sleep', condition.kind === 'due' ? 'its time has come' : "it doesn't sleep")
   const progress = progressOf(document, model.settings.progress)
-  const { error, waitingFor, waitingOn, waitingSince, attempts, steps } = progress
+  const { waitingFor, waitingOn, waitingSince, attempts, steps } = progress
   const why = whyOf(document, model, condition, now) ?? null
   if (condition.kind === 'asking') {
     const { id, question, options, to, deadline, onTimeout, askedAt } = condition.question
@@ -120,7 +125,11 @@ export function sleepTerm({ model, found }: Judged, awaited: Document | undefine
   const kind = kindOfSleep(document, progress, unanswerable)
   const evidence = {
     ...{ kind, until, why, on: waitingOn ?? null, since: waitingSince ?? null },
-    ...(kind === 'error' && { error: attempts ?? 1, of: model.settings.maxAttempts, cause: causeOf(error) }),
+    ...(kind === 'error' && {
+      error: attempts ?? 1,
+      of: model.settings.maxAttempts,
+      cause: troubleOf(document, model)?.cause ?? null,
+    }),
     ...(kind === 'steps' && { steps }),
     ...(kind === 'wait' && { waitingFor }),
     ...(unanswerable !== undefined && { unanswerable }),
@@ -166,8 +175,3 @@ export function ruleTerm({ model, found: { document, condition, now } }: Judged,
 }
 
 export const progressOf = (document: Document, field: string): Progress => Object(document[field]) as Progress
-
-const causeOf = (error: unknown): string | null => {
-  const { cause } = Object(error) as Document
-  return typeof cause === 'string' ? cause : null
-}
