@@ -14,7 +14,7 @@ export type { OperationPreview, OperationRequest, OperationState } from './bulk/
 export type { AckRequest } from './causes/acknowledge.js'
 export type { Causes } from './causes/causes.js'
 export { quietText } from './causes/quiet.js'
-export { type CauseRow, isAcknowledged } from './causes/row.js'
+export { type CauseRow, causeText, isAcknowledged } from './causes/row.js'
 export { clockFindings } from './check/check-clocks.js'
 export type { CheckResult, Finding } from './check/finding.js'
 export * from './checked.js'

@@ -23,10 +23,12 @@ describe('phaselock causes', () => {
     replica = replicaOf(
       database.db,
       thingWith(async (_doc, step) => step.moveTo('Created')),
+      // The census is the test's own.
+      { sweepEvery: '0s' },
     )
     await replica.start()
     expect((await run('causes')).out).toBe(
-      'no census: thing (no replica, or an older one, runs it)\nnothing that is known needs a person: throughput unknown; 0 due, 0 held, 0 asleep\n',
+      'no census of thing: no replica has taken one yet: none runs it, it has just started, or it is of an older version\nnothing that is known needs a person: throughput unknown; documents not counted\n',
     )
     const now = new Date()
     const { _id, ...found } = censusOf('thing', now, {

@@ -7,6 +7,8 @@ import { THINGS, useCliFolder } from './cli-process.js'
 
 jest.setTimeout(240_000)
 
+const PARKED = /^!! thing: 1 document parked in Creating: .*no paper.* \(phaselock causes \w{12}\)$/m
+
 describe('phaselock status', () => {
   const database = useDatabase()
   const folder = useCliFolder()
@@ -19,7 +21,7 @@ describe('phaselock status', () => {
     const replica = replicaOf(database.db, lifecycle, { name: 'one' })
     await replica.prepare()
     expect((await run('status')).out).toMatch(
-      /^live replicas: none\n[\s\S]*^!! no replica is running \(phaselock start\)$/m,
+      /^!! no replica is running \(phaselock causes \w{12}\)\n\nlive replicas: none$/m,
     )
     await replica.start()
     await things(database.db).insertMany([
@@ -32,27 +34,29 @@ describe('phaselock status', () => {
     const { out, code } = await run('status')
     expect(code).toBe(0)
     expect(out).toMatch(/^live replicas: 1 of \d/m)
-    expect(out).toMatch(/^thing +1 +2 +0 +- +0 +1 +0 +1$/m)
-    expect(out).toMatch(/^thing +certificate +1 +\d+ \w+ ago$/m)
-    expect(out).toMatch(/^sweep of thing +5 min +\d.* one~/m)
-    expect(out).toMatch(/\n\n!! thing: 1 parked \(phaselock list thing --parked\)\n$/)
+    expect(out).toMatch(/^thing +1 +2 +0 +- +0 +1 +0 +0 +1$/m)
+    expect(out).toMatch(/^thing +Creating +certificate +1 +\d+ \w+ ago$/m)
+    expect(out).toMatch(/^census of thing +\d.* one~/m)
+    expect(out).toMatch(PARKED)
     expect((await run('status', '--json')).json()).toMatchObject({
-      lifecycles: [
-        { lifecycle: 'thing', replicas: 1, parked: 1, swept: { waiting: [{ on: 'certificate', documents: 1 }] } },
-      ],
-      problems: ['thing: 1 parked (phaselock list thing --parked)'],
+      lifecycles: [{ lifecycle: 'thing', replicas: 1, parked: { n: 1 }, census: { waits: [{ on: 'certificate' }] } }],
+      causes: { needsYou: 1, rows: [{ kind: 'park', documents: { n: 1 }, ids: ['parks'] }] },
+      problems: [expect.stringMatching(/^thing: 1 document parked in Creating: /)],
     })
     expect(await run('status', '--exit-code')).toMatchObject({
       ...{ code: 5, err: 'phaselock: expected nothing to need a person, got 1 problem\n' },
-      out: expect.stringContaining('!! thing: 1 parked'),
+      out: expect.stringMatching(PARKED),
     })
     expect(await run('status', '--exit-code', '--watch')).toMatchObject({
       code: 2,
       err: expect.stringContaining('expected --exit-code or --watch, got both'),
     })
-    await things(database.db).deleteMany()
-    expect((await run('status')).out).toMatch(/\nnothing needs a person\n$/)
+    const { causes } = (await run('status', '--json')).json() as { causes: { rows: { id: string }[] } }
+    await run('causes', 'ack', causes.rows[0]!.id, '--until', '1h', '--by', 'ana')
     expect(await run('status', '--exit-code')).toMatchObject({ code: 0, err: '' })
+    await things(database.db).deleteMany()
+    expect((await run('status', '--fresh')).out).toMatch(/^nothing needs a person: .*; 0 due, 0 held, 0 asleep\n\n/)
+    expect(await run('status', '--fresh', '--exit-code')).toMatchObject({ code: 0, err: '' })
     await replica.stop()
   })
 

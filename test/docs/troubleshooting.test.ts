@@ -19,7 +19,7 @@ const typed = [
 /** The texts that it explains, as they stand in the source. */
 const EXPLAINED = [
   'no replica is running',
-  ': no live replica runs it',
+  'no live replica runs it',
   'they wait for a slot',
   'replicas are busy, or they refuse writes',
   'nothing needs a person',

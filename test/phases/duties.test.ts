@@ -9,7 +9,7 @@ import {
   setLimit,
   takeDuties,
 } from '../../src/lock/index.js'
-import { systemStatus } from '../../src/operations/index.js'
+import { causeText, systemStatus } from '../../src/operations/index.js'
 import { Duties } from '../../src/phases/engine/tick/duties.js'
 import { readCensus } from '../../src/phases/index.js'
 import { useDatabase } from '../support/database.js'
@@ -199,8 +199,8 @@ describe('duties', () => {
       questions: { documents: { n: 3 }, nearestDeadline: null, ids: ['ask0', 'ask1', 'ask2'] },
     })
     const { problems, lifecycles } = await status()
-    expect(problems).toContain(
-      'thing: 8 documents have been due in Creating for over a minute: they wait for a slot (phaselock limits)',
+    expect(problems.join('\n')).toMatch(
+      /^thing: 8 documents due in Creating for over a minute: they wait for a slot of api \(phaselock causes \w{12}\)$/m,
     )
     expect(lifecycles).toMatchObject([{ due: { n: 10 }, sleeping: { n: 10 }, asking: { n: 3 }, held: 0 }])
   })
@@ -216,15 +216,15 @@ describe('duties', () => {
       found: { unhandled: ['gone'] },
     })
     await duties().updateOne({ _id: 'census of thing' }, { $set: { error: 'no reason' } })
-    expect((await status()).problems).toEqual([
-      'gone: no replica has looked after it for five minutes (phaselock lifecycles)',
+    expect((await status()).causes.rows.map(causeText)).toEqual([
+      'gone: no replica has looked after it for five minutes',
       "the duty 'census of thing' failed: no reason",
     ])
     await replica.stop()
     // Without replicas no duty is done: that is the problem, not the duties.
-    expect((await status()).problems).toEqual([
-      'no replica is running (phaselock start)',
-      'gone: no replica has looked after it for five minutes (phaselock lifecycles)',
+    expect((await status()).causes.rows.map(causeText)).toEqual([
+      'no replica is running',
+      'gone: no replica has looked after it for five minutes',
     ])
   })
 

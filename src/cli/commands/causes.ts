@@ -5,6 +5,7 @@ import {
   type Causes,
   causeNamed,
   causes,
+  causeText,
   countText,
   idText,
   isAcknowledged,
@@ -138,10 +139,8 @@ function ackText({ ack }: CauseRow, now: Date): string {
 }
 
 function printOne(output: Output, row: CauseRow, now: Date): void {
-  const { id, lifecycle, documents, text, oldest, firstSeen, lastSeen, trend, ids, versions, before, helped, action } =
-    row
-  const about = documents ? `${countText(documents)} ${documents.n === 1 ? 'document' : 'documents'} ` : ''
-  output.line(`${id}: ${lifecycle === undefined ? '' : `${lifecycle}: `}${about}${text}${ackText(row, now)}`)
+  const { id, oldest, firstSeen, lastSeen, trend, ids, versions, before, helped, action } = row
+  output.line(`${id}: ${causeText(row)}${ackText(row, now)}`)
   output.line()
   output.table(
     ['oldest', 'first seen', 'last seen', 'trend', 'recorded by'],

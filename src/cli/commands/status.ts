@@ -3,6 +3,7 @@ import {
   ageToSay,
   countText,
   type LifecycleStatus,
+  quietText,
   type SystemStatus,
   systemStatus,
   UsageError,
@@ -48,8 +49,18 @@ export function registerStatus(program: Command, context: CliContext): void {
   ])
 }
 
-function print(output: Output, { versions, lifecycles, duties, operations, problems, now }: SystemStatus): void {
+/** The most problems that are listed: the table of documents has to fit the screen. */
+const MOST_PROBLEMS = 15
+
+function print(
+  output: Output,
+  { versions, lifecycles, causes, duties, operations, problems, now }: SystemStatus,
+): void {
   const replicas = Object.entries(versions).map(([version, count]) => `${count} of ${version}`)
+  for (const problem of problems.slice(0, MOST_PROBLEMS)) output.line(`!! ${problem}`)
+  if (problems.length > MOST_PROBLEMS) output.line(`!! ${problems.length - MOST_PROBLEMS} more (phaselock causes)`)
+  if (problems.length === 0) output.line(`nothing needs a person: ${quietText(causes.quiet, now)}`)
+  output.line()
   output.line(`live replicas: ${replicas.length > 0 ? replicas.join(', ') : 'none'}`)
   output.line()
   output.table(
@@ -79,9 +90,6 @@ function print(output: Output, { versions, lifecycles, duties, operations, probl
       ]),
     )
   }
-  output.line()
-  if (problems.length === 0) output.line('nothing needs a person')
-  for (const problem of problems) output.line(`!! ${problem}`)
 }
 
 /** The time of each census that isn't of this moment, and the lifecycles that none was taken of. */

@@ -40,17 +40,26 @@ export interface Causes {
  * @example (await causes(system)).rows[0] // { id: '3f9a0c1b22d4', kind: 'park', lifecycle: 'order', text: 'parked in Packing: no paper', documents: { n: 12 }, ... }
  */
 export async function causes(system: System, request: CensusRequest = {}): Promise<Causes> {
+  return (await causesWith(system, request)).causes
+}
+
+/** The same, with what it was made from. */
+export async function causesWith(
+  system: System,
+  request: CensusRequest,
+): Promise<{ readonly causes: Causes; readonly sources: Sources }> {
   const unread: string[] = []
   const sources = await readSources(system, request, (source) => unread.push(source))
   const { now, census, without } = sources
   const all = rowsOf(sources)
   const rows = await told(system, all.slice(0, MOST_ROWS), sources, unread)
   const asOf = oldestOf([...census.values()].map(({ at }) => at))
-  return {
+  const causes = {
     ...{ now, asOf, isOld: asOf !== null && ageToSay({ at: asOf }, now) !== undefined },
     ...{ rows, more: moreOf(sources, all), needsYou: all.filter((row) => !isAcknowledged(row)).length },
     ...{ noCensus: [...without].map(([lifecycle, why]) => ({ lifecycle, why })), unread, quiet: quietOf(sources) },
   }
+  return { causes, sources }
 }
 
 /**

@@ -9,9 +9,10 @@ export interface Quiet {
   readonly perMinute: number | null
   /** The replicas that don't count them. */
   readonly uncounted: readonly string[]
-  readonly due: Count
-  readonly held: number
-  readonly sleeping: Count
+  /** By the census, like the following ones: at least so many if a lifecycle has none; null: no lifecycle has one. */
+  readonly due: Count | null
+  readonly held: Count | null
+  readonly sleeping: Count | null
   /** The next run of a schedule; null: none is planned. */
   readonly next: { readonly schedule: string; readonly at: Date } | null
 }
@@ -20,11 +21,15 @@ const MINUTES = 10
 
 export function quietOf({
   census,
+  without,
   schedules,
   flows,
   now,
-}: Pick<Sources, 'census' | 'schedules' | 'flows' | 'now'>): Quiet {
+}: Pick<Sources, 'census' | 'without' | 'schedules' | 'flows' | 'now'>): Quiet {
   const phases = [...census.values()].flatMap((one) => one.phases)
+  const isPartly = without.size > 0
+  const counted = (counts: readonly Count[]): Count | null =>
+    census.size === 0 ? null : { ...sumOf(counts), ...(isPartly && { more: true }) }
   const runs = schedules.flatMap(({ _id, nextRunAt }) =>
     typeof _id === 'string' && nextRunAt instanceof Date && nextRunAt > now ? [{ schedule: _id, at: nextRunAt }] : [],
   )
@@ -36,9 +41,9 @@ export function quietOf({
   return {
     perMinute: flows.size > 0 && (recorded > 0 || uncounted.length === 0) ? Math.round(recorded / MINUTES) : null,
     uncounted,
-    due: sumOf(phases.map(({ due }) => due)),
-    held: phases.reduce((sum, { held }) => sum + held, 0),
-    sleeping: sumOf(phases.map(({ sleeping }) => sleeping)),
+    due: counted(phases.map(({ due }) => due)),
+    held: counted(phases.map(({ held }) => ({ n: held }))),
+    sleeping: counted(phases.map(({ sleeping }) => sleeping)),
     next: runs[0] ?? null,
   }
 }
@@ -50,5 +55,9 @@ export function quietText({ perMinute, uncounted, due, held, sleeping, next }: Q
       ? 'throughput unknown'
       : `${uncounted.length > 0 ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
   const run = next === null ? '' : `; next: schedule ${next.schedule} in ${formatMs(next.at.getTime() - now.getTime())}`
-  return `${speed}; ${countText(due)} due, ${held} held, ${countText(sleeping)} asleep${run}`
+  const documents =
+    due && held && sleeping
+      ? `${countText(due)} due, ${countText(held)} held, ${countText(sleeping)} asleep`
+      : 'documents not counted'
+  return `${speed}; ${documents}${run}`
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Count } from '../inspect/count-text.js'
+import { type Count, countText } from '../inspect/count-text.js'
 
 /** What needs a person, the most severe first: this is the order of the list. */
 export const CAUSE_KINDS = [
@@ -131,3 +131,10 @@ export const inOrder = (a: CauseRow, b: CauseRow): number =>
   rank(a.kind) - rank(b.kind) ||
   timeOf(a) - timeOf(b) ||
   (a.id < b.id ? -1 : 1)
+
+/** A cause in one sentence: `order: 12 documents parked in Packing: no paper`. */
+export function causeText({ lifecycle, documents, text }: Pick<CauseRow, 'lifecycle' | 'documents' | 'text'>): string {
+  const isOne = documents?.n === 1 && !documents.more
+  const about = documents ? `${countText(documents)} ${isOne ? 'document' : 'documents'} ` : ''
+  return `${lifecycle === undefined ? '' : `${lifecycle}: `}${about}${text}`
+}

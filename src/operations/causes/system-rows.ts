@@ -1,7 +1,8 @@
 import type { Duty } from '../../lock/index.js'
 import { typed } from '../../options/index.js'
-import { CENSUS, SWEEP } from '../../phases/index.js'
+import { CENSUS, SWEEP, UNHANDLED } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
+import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import type { OperationState } from '../bulk/operations.js'
 import type { ReplicaState } from '../inspect/replicas.js'
 import type { CauseAction, FoundCause } from './row.js'
@@ -38,6 +39,7 @@ export function systemRows(seen: SystemSeen): FoundCause[] {
     ...(live.length > 0
       ? lifecycles.filter((name) => !live.some(runs(name))).map((name) => noReplicaOf(name, seen))
       : []),
+    ...unhandled(seen, live),
     ...replicas.filter((one) => !one.live).flatMap((one) => deadReplica(one, seen)),
     ...operations.flatMap((one) => stuckOperation(one, seen)),
     // If no replica is there to do a duty, that is said already.
@@ -68,6 +70,20 @@ function noReplicaOf(lifecycle: string, { replicas, now }: SystemSeen): FoundCau
     ...{ kind: 'no-replica-of', key: [], lifecycle, text: 'no live replica runs it', documents: null, ...NONE },
     ...{ oldest: since, firstSeen: since, lastSeen: now, action: command('phaselock start', 'phaselock lifecycles') },
   }
+}
+
+/** Registered lifecycles that no replica was looking after at the last check by one. */
+function unhandled({ duties, lifecycles, now }: SystemSeen, live: readonly ReplicaState[]): FoundCause[] {
+  const duty = duties.find(({ name }) => name === UNHANDLED)
+  const names: unknown = duty?.found?.['unhandled']
+  if (!Array.isArray(names)) return []
+  const isSaid = (name: string) => live.length > 0 && lifecycles.includes(name)
+  const left = names.map(String).filter((name) => name !== OPERATION_LIFECYCLE && !isSaid(name))
+  return left.map((lifecycle) => ({
+    ...{ kind: 'no-replica-of', key: [], lifecycle, documents: null, ...NONE },
+    ...{ text: 'no replica has looked after it for five minutes', oldest: duty!.foundAt, firstSeen: duty!.foundAt },
+    ...{ lastSeen: now, action: command('phaselock start', 'phaselock lifecycles') },
+  }))
 }
 
 /** A dead replica whose leases aren't over: those of its last beat, as long as a lockTimeout after it. */
