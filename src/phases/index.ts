@@ -3,7 +3,6 @@ export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, lookAtCensus, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export type { Alongside, AlongsideContext } from './background/background.js'
 export {
-  CENSUS_OLD_MS,
   type Census,
   type Count,
   type PhaseCensus,
