@@ -1,11 +1,14 @@
+import { PassThrough } from 'node:stream'
+import * as consumers from 'node:stream/consumers'
 import { type Command, Option } from 'commander'
 import { UsageError } from '../../operations/index.js'
 import { numbered } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import type { CliContext } from '../context.js'
 import { EXIT } from '../errors.js'
+import { Output } from '../output.js'
 import { Interrupted } from './clean-ups.js'
-import type { DemoResult } from './run-demo.js'
+import type { DemoResult, Stage } from './run-demo.js'
 
 /** The exit code for what could not be shown: 2 is the exit code of every command for an unknown option. */
 const EXIT_NOT_SHOWN = 3
@@ -28,13 +31,15 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
 const flagOf = (name: string) => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
 
 /**
- * Adds `demo`: two replicas advance orders, one is killed, and nothing is lost. Exit code 0: shown; 1: an order was lost; 3: it could not be
- * shown, which is no failure; 130: interrupted.
+ * Adds `demo`: tenants come up, their storage goes down and comes back, a replica is killed, and nothing is lost. Exit code 0: shown; 1: a figure
+ * that must be 0 isn't; 3: it could not be shown, which is no failure; 130: interrupted.
  */
 export function registerDemo(program: Command, context: CliContext): void {
   const command = program
     .command('demo')
-    .description('two replicas at work, one of them killed (kill -9): nothing is lost')
+    .description(
+      'a minute of operations: tenants come up, their storage fails and comes back, a replica is killed (kill -9), and nothing is lost',
+    )
     .option('--json', 'print one JSON object instead of the report')
   for (const name of Object.keys(ELSEWHERE))
     command.addOption(new Option(`${flagOf(name)} [value]`, 'is in the repository of Phaselock').hideHelp())
@@ -53,7 +58,8 @@ function notHere(name: string, value: string | true | undefined): UsageError {
   )
 }
 
-async function demo({ output }: CliContext, json: boolean): Promise<number> {
+async function demo(context: CliContext, json: boolean): Promise<number> {
+  const { output } = context
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
   for (const signal of SIGNALS) process.on(signal, interrupt)
@@ -65,7 +71,7 @@ async function demo({ output }: CliContext, json: boolean): Promise<number> {
   try {
     // Loaded when asked for: the rest of the CLI needs none of it.
     const { runDemo } = await import('./run-demo.js')
-    const result = await runDemo(note, interrupted.signal)
+    const result = await runDemo({ note, type: typing(context) }, interrupted.signal)
     if (json) output.json(result)
     else output.line(reportOf(result))
     return result.verdict === 'shown' ? EXIT.ok : EXIT.failure
@@ -81,22 +87,37 @@ async function demo({ output }: CliContext, json: boolean): Promise<number> {
   }
 }
 
+/** Runs commands in this process, with their output as text. */
+const typing =
+  (context: CliContext): Stage['type'] =>
+  async (args, { uri, name }) => {
+    const { runCli } = await import('../run.js')
+    const written = new PassThrough({ encoding: 'utf8' })
+    const text = consumers.text(written)
+    const env = { ...context.env, MONGODB_URI: uri, PHASELOCK_DATABASE: name }
+    const code = await runCli(args, { ...context, env, output: new Output(written, written) })
+    written.end()
+    return { text: await text, code }
+  }
+
 const reportOf = ({
   documents,
   lost,
+  repeated,
+  overlapping,
   stepsBegun,
   stepsRunAgain,
   leasesAtKill,
   recoverySeconds,
   seconds,
 }: DemoResult) => `
-${lost === 0 ? `All ${documents} orders were delivered: nothing is lost.` : `${numbered(lost, 'order')} of ${documents} lost: please report this.`}
-  ${numbered(stepsBegun, 'handler')} ran; ${stepsRunAgain} of them again, because the first run died with its replica
-  ${numbered(leasesAtKill, 'order')} held by the replica that was killed, all taken over after ${recoverySeconds} s
+${lost === 0 ? `All ${documents} tenants are ready.` : `${numbered(lost, 'tenant')} of ${documents} lost: please report this.`} By the ledger, steps lost ${lost}, repeated ${repeated}, overlapping ${overlapping}.
+  ${numbered(stepsBegun, 'handler')} ran, ${stepsRunAgain} of them again: the storage was down, or their replica died
+  ${numbered(leasesAtKill, 'tenant')} held by the replica that was killed, all taken over after ${recoverySeconds} s
   ${seconds} s in all
 
 Try it yourself:
   npx phaselock start --lifecycles phaselock/tasks    # a replica; without MONGODB_URI on a local database
   npx phaselock add api-gateway                       # in another terminal: a document
-  npx phaselock list api-gateway                      # what became of it; see also: show, status, --help
+  npx phaselock list api-gateway                      # what became of it; see also: show, why, causes, status, --help
 `

@@ -1,33 +1,37 @@
 import { fileURLToPath } from 'node:url'
-import { type Db, ObjectId } from 'mongodb'
-import { tokenOf } from '../../lock/index.js'
-import { numbered } from '../../options/index.js'
+import type { Db, Document, Filter } from 'mongodb'
+import { PARKED, tokenOf } from '../../lock/index.js'
+import { numbered, typed } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
 import { type CleanUp, withCleanUps } from './clean-ups.js'
 import { openDemoDatabase } from './demo-database.js'
-import { order, runsIn, STEPS } from './orders.js'
+import { type Figures, figuresOf } from './ledger.js'
+import { Storage } from './storage.js'
+import { runsIn, STEPS, tenant } from './tenants.js'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.js', import.meta.url))
-const ORDERS = 60
-/** The replica is killed once this many orders are delivered and it holds this many others. */
-const DELIVERED_BEFORE = 5
-const HELD_BEFORE = 3
+const TENANTS = 30
+/** The storage goes down once it has this many buckets. */
+const BUCKETS_BEFORE = 10
+/** The replica is killed once it holds this many tenants, after the storage is back. */
+const HELD_BEFORE = 2
 const LOOK_EVERY_MS = 100
 const LINE_EVERY_MS = 1_000
-/** The time without any progress after which an order counts as lost: even on a very busy machine something moves within it. */
+/** The time without any progress after which the demo goes on to judge: even on a very busy machine something moves within it. */
 const PATIENCE_MS = 60_000
 
 /** The output of `phaselock demo --json`. */
-export interface DemoResult {
-  /** `off`: an order was lost. */
+export interface DemoResult extends Figures {
+  /** `off`: a figure that must be 0 isn't, or a command of a scene failed. */
   readonly verdict: 'shown' | 'off'
   readonly documents: number
-  /** Orders that were never delivered. */
-  readonly lost: number
-  readonly stepsBegun: number
-  /** Handlers that ran a second time, because the first died with its replica. */
+  /** Runs of handlers beyond one for each step: those that failed without the storage, and those that died with their replica. */
   readonly stepsRunAgain: number
+  /** Tenants that were parked while the storage was down. */
+  readonly parked: number
+  /** The output of `phaselock causes` while the storage was down. */
+  readonly causes: string
   readonly leasesAtKill: number
   /** The time from the kill until another replica had taken over the last document that the killed one held. */
   readonly recoverySeconds: number
@@ -35,79 +39,119 @@ export interface DemoResult {
   readonly seconds: number
 }
 
+/** The demo's ways to the outside. */
+export interface Stage {
+  /** Called with each line of its progress. */
+  note(text: string): void
+  /** Runs a command line of phaselock against the demo's database, as a person would. @returns its output and its exit code */
+  type(
+    args: readonly string[],
+    database: { readonly uri: string; readonly name: string },
+  ): Promise<{ readonly text: string; readonly code: number }>
+}
+
 /**
  * Runs the demo in a database of its own, and leaves nothing behind: no process, no data.
- * @param note called with each line of its progress
  * @param signal ends it early
  * @throws ReplicaFailed; Interrupted; what connectDatabase throws
  */
-export const runDemo = (note: (text: string) => void, signal: AbortSignal): Promise<DemoResult> =>
-  withCleanUps(signal, (atEnd) => run(note, atEnd))
+export const runDemo = (stage: Stage, signal: AbortSignal): Promise<DemoResult> =>
+  withCleanUps(signal, (atEnd) => run(stage, atEnd))
 
-async function run(note: (text: string) => void, atEnd: (cleanUp: CleanUp) => void): Promise<DemoResult> {
+async function run(stage: Stage, atEnd: (cleanUp: CleanUp) => void): Promise<DemoResult> {
+  const { note } = stage
   const startedMs = systemClock.monotonicMs()
   const seconds = (sinceMs: number) => Math.round((systemClock.monotonicMs() - sinceMs) / 100) / 10
-  const { connection, name: database, close } = await openDemoDatabase(note)
+  const { connection, name, serverGoesOn, close } = await openDemoDatabase(note)
   atEnd(close)
   const { db, uri } = connection
-  const start = async (name: string) => {
+  const storage = new Storage()
+  await storage.up()
+  atEnd(() => storage.down())
+  const start = async (replicaName: string) => {
     const replica = new ReplicaProcess(PROGRAM, { output: 'ignore', diesWithUs: true })
     atEnd(() => {
       replica.kill()
       return replica.ended
     })
-    replica.tell({ name, uri, database })
+    replica.tell({ name: replicaName, uri, database: name, storageUrl: storage.url })
     await replica.settled
     const { failure } = replica
-    if (replica.identity === undefined) throw new ReplicaFailed(name, failure ?? described(await replica.ended))
+    if (replica.identity === undefined) throw new ReplicaFailed(replicaName, failure ?? described(await replica.ended))
     return replica
   }
+  let failed = false
+  const type = async (...args: string[]) => {
+    note(`$ npx phaselock ${args.map((arg) => typed(arg)).join(' ')}`)
+    const { text, code } = await stage.type(args, { uri, name })
+    failed ||= code !== 0
+    for (const line of text.trimEnd().split('\n')) note(`  ${line}`)
+    return text
+  }
+
+  // A connection string of one's own may hold a password: it isn't printed.
+  const where = [...(serverGoesOn ? [] : [`MONGODB_URI=${uri}`]), `PHASELOCK_DATABASE=${name}`].join(' ')
+  note(`to watch, in another terminal: ${where} npx phaselock status --watch`)
   const [a] = await Promise.all([start('a'), start('b')])
-  note('started replicas a and b, each in a process of its own')
-  const orders = db.collection(order.model.collection)
-  await orders.insertMany(Array.from({ length: ORDERS }, () => ({ _id: new ObjectId(), phase: 'Paying' })))
+  note('replicas a and b run, each in a process of its own')
+  const tenants = db.collection<Document & { _id: string }>(tenant.model.collection)
+  const ids = Array.from({ length: TENANTS }, (_, i) => `tenant-${String(i + 1).padStart(2, '0')}`)
+  await tenants.insertMany(ids.map((_id) => ({ _id, phase: 'Storage' })))
   note(
-    `inserted ${ORDERS} orders into ${database}.${order.model.collection}, as any program that writes to MongoDB would: { phase: 'Paying' }`,
+    `inserted ${TENANTS} tenants, as any program that writes to MongoDB would: { _id: '${ids[0]}', phase: 'Storage' }`,
   )
 
   const progress = new Progress(db, note)
-  await progress.until(
-    async () => (await progress.delivered()) >= DELIVERED_BEFORE && (await heldBy(db, 'a')).length >= HELD_BEFORE,
+  const parked = () => tenants.countDocuments(PARKED as Filter<Document & { _id: string }>)
+  const ready = () => tenants.countDocuments({ phase: 'Ready' })
+  await progress.until(async () => storage.buckets.size >= BUCKETS_BEFORE)
+  await storage.down()
+  note(`the storage goes down, with ${numbered(storage.buckets.size, 'bucket')}: each tenant tries three times`)
+  await progress.until(async () => (await parked()) + (await ready()) === TENANTS)
+  const wereParked = await parked()
+  note(
+    `${numbered(wereParked, 'tenant')} could not go on, and ${wereParked === 1 ? 'is' : 'are'} parked. What needs a person, and why?`,
   )
+  const causes = await type('causes')
+
+  await storage.up()
+  note('the storage is back. One operation brings all on that were parked:')
+  await type('operations', 'run', 'unpark', '--lifecycle', 'tenant', '--parked', '--reason', 'storage is back', '--yes')
+  await progress.until(async () => (await heldBy(db, 'a')).length >= HELD_BEFORE)
   a.kill()
   await a.ended
   const killedMs = systemClock.monotonicMs()
   const held = await heldBy(db, 'a')
-  note(
-    `killed replica a (kill -9), which held ${numbered(held.length, 'order')}: b takes them over within a few seconds`,
-  )
+  note(`killed replica a (kill -9), which held ${numbered(held.length, 'tenant')}: b takes over when their leases end`)
   await progress.until(async () => (await heldBy(db, 'a')).length === 0)
   const recoverySeconds = seconds(killedMs)
   note(`b has taken over all of them, ${recoverySeconds} s after the kill`)
-  await progress.until(async () => (await progress.delivered()) === ORDERS)
+  await progress.until(async () => (await ready()) === TENANTS)
+  await type('status')
 
-  const lost = ORDERS - (await progress.delivered())
-  const stepsBegun = await runsIn(db).countDocuments()
+  const figures = figuresOf(await tenants.find().toArray(), await runsIn(db).find().toArray())
+  const isShown = figures.lost + figures.repeated + figures.overlapping === 0 && !failed
   return {
-    verdict: lost === 0 ? 'shown' : 'off',
-    documents: ORDERS,
-    lost,
-    stepsBegun,
-    stepsRunAgain: stepsBegun - STEPS * (ORDERS - lost),
+    verdict: isShown ? 'shown' : 'off',
+    documents: TENANTS,
+    ...figures,
+    stepsRunAgain: figures.stepsBegun - STEPS.length * (TENANTS - figures.lost),
+    parked: wereParked,
+    causes,
     leasesAtKill: held.length,
     recoverySeconds,
-    lockTimeoutSeconds: order.model.settings.lockTimeoutMs / 1_000,
+    lockTimeoutSeconds: tenant.model.settings.lockTimeoutMs / 1_000,
     seconds: seconds(startedMs),
   }
 }
 
-/** The orders that a replica holds, alive or not: their token names it. */
+/** The tenants that a replica holds, alive or not: their token names it. */
 const heldBy = async (db: Db, replica: string) =>
-  (await db.collection(order.model.collection).find().toArray()).filter((one) =>
+  (await db.collection(tenant.model.collection).find().toArray()).filter((one) =>
     tokenOf(one)?.startsWith(`${replica}~`),
   )
 
-/** The orders' way through the phases, with a line a second. */
+/** The tenants' way through the phases, with a line a second. */
 class Progress {
   private text = ''
   private shownMs = Number.NEGATIVE_INFINITY
@@ -118,12 +162,9 @@ class Progress {
     private readonly note: (text: string) => void,
   ) {}
 
-  async delivered(): Promise<number> {
-    return await this.db.collection(order.model.collection).countDocuments({ phase: 'Delivered' })
-  }
-
   /** Waits for a state, as long as anything moves. */
   async until(isReached: () => Promise<boolean>): Promise<void> {
+    this.movedMs = systemClock.monotonicMs()
     while (!(await isReached())) {
       await this.look()
       if (systemClock.monotonicMs() - this.movedMs > PATIENCE_MS) return
@@ -134,15 +175,15 @@ class Progress {
   private async look(): Promise<void> {
     const nowMs = systemClock.monotonicMs()
     const counts = await this.db
-      .collection(order.model.collection)
+      .collection(tenant.model.collection)
       .aggregate([{ $sortByCount: '$phase' }])
       .toArray()
     const inPhase = (phase: string) => counts.find(({ _id }) => _id === phase)?.['count'] ?? 0
-    const text = [...order.model.phases.keys()]
-      .map((phase) => `${phase} ${String(inPhase(phase)).padStart(2)}`)
-      .join('   ')
-    if (text === this.text) return
-    this.text = text
+    const runs = await runsIn(this.db).estimatedDocumentCount()
+    const phases = [...tenant.model.phases.keys()]
+    const text = phases.map((phase) => `${phase} ${String(inPhase(phase)).padStart(2)}`).join('   ')
+    if (`${text} ${runs}` === this.text) return
+    this.text = `${text} ${runs}`
     this.movedMs = nowMs
     if (nowMs - this.shownMs < LINE_EVERY_MS) return
     this.shownMs = nowMs
