@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url'
 import type { Db, Document, Filter } from 'mongodb'
 import { PARKED, tokenOf } from '../../lock/index.js'
 import { numbered, typed } from '../../options/index.js'
+import { lookAtCensus, readCensus } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
 import { type CleanUp, withCleanUps } from './clean-ups.js'
@@ -112,6 +113,7 @@ async function run(stage: Stage, atEnd: (cleanUp: CleanUp) => void): Promise<Dem
   note(
     `${numbered(wereParked, 'tenant')} could not go on, and ${wereParked === 1 ? 'is' : 'are'} parked. What needs a person, and why?`,
   )
+  await progress.untilCounted()
   const causes = await type('causes')
 
   await storage.up()
@@ -127,6 +129,7 @@ async function run(stage: Stage, atEnd: (cleanUp: CleanUp) => void): Promise<Dem
   const recoverySeconds = seconds(killedMs)
   note(`b has taken over all of them, ${recoverySeconds} s after the kill`)
   await progress.until(async () => (await ready()) === TENANTS)
+  await progress.untilCounted()
   await type('status')
 
   const figures = figuresOf(await tenants.find().toArray(), await runsIn(db).find().toArray())
@@ -168,6 +171,20 @@ class Progress {
     while (!(await isReached())) {
       await this.look()
       if (systemClock.monotonicMs() - this.movedMs > PATIENCE_MS) return
+      await sleep(LOOK_EVERY_MS)
+    }
+  }
+
+  /** Waits for a census that begins from now on: people read what it counts, and it comes within seconds while somebody looks. */
+  async untilCounted(): Promise<void> {
+    const { name } = tenant.model
+    // Undefined: there is none yet.
+    const { now: fromNow = new Date(0) } = await readCensus(this.db, [name])
+    const sinceMs = systemClock.monotonicMs()
+    while (systemClock.monotonicMs() - sinceMs < PATIENCE_MS) {
+      await lookAtCensus(this.db)
+      const { census } = await readCensus(this.db, [name])
+      if (census.get(name) && census.get(name)!.at >= fromNow) return
       await sleep(LOOK_EVERY_MS)
     }
   }

@@ -10,7 +10,7 @@ const MOST_TEXT = 200
 export interface Cause {
   /** 12 hex digits: the same for errors that differ in their values only, in every process and version. */
   readonly cause: string
-  /** The message without its values, at most 200 characters. */
+  /** The message without its values, with the codes of the error's causes, at most 200 characters. */
   readonly text: string
 }
 
@@ -25,8 +25,11 @@ export function causeOfError(error: Partial<RecordedError>, id?: unknown): Cause
   const type = textIn(name) || 'Error'
   // The reason of a cancel is a person's own text.
   const template = type === CANCELLED ? '' : templateOf(textIn(message), id)
-  const parts = [type, codeIn(code), template, frameOf(error.stack), ...causesOf(error.causes, id)]
-  return { cause: digest(parts.join('\0')), text: (template || type).slice(0, MOST_TEXT) }
+  const causes = causesOf(error.causes, id)
+  const parts = [type, codeIn(code), template, frameOf(error.stack), ...causes]
+  // The message of `fetch` is 'fetch failed': only its cause says why.
+  const more = causes.filter((one) => !template.includes(one)).join(', ')
+  return { cause: digest(parts.join('\0')), text: `${template || type}${more && ` (${more})`}`.slice(0, MOST_TEXT) }
 }
 
 /** The longest name that `causeOf` may return. */
