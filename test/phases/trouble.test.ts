@@ -51,7 +51,7 @@ describe("the cause of a document's trouble", () => {
     const found = await read('alice')
     const { cause, ...older } = found['progress'].error
     const trouble = troubleOf({ ...found, progress: { ...found['progress'], error: older } }, spec().model)
-    expect(trouble).toEqual({ cause, kind: 'error', text: 'no such order #: it was removed at #' })
+    expect(trouble).toEqual({ cause, kind: 'error', text: 'no such order #: it was removed at # (Error: gone #)' })
   })
 
   test('reasons to park have causes, with and without an error of their own', async () => {
