@@ -43,7 +43,7 @@ const SIZES = {
 /** A restart is about what is lost, not about how long a lease is: short ones, so that what waits for one ends soon. */
 const RESTART_LEASE_MS = 5_000
 
-/** The same claim, work and release by Phaselock and by what else is used for it: docs/choosing.md. */
+/** The same claim, work and release by Phaselock and by what else is used for it: docs/compare/locks-measured.md. */
 export async function run(_server, { quick, documents, rounds, progress }) {
   const sizes = { ...(quick ? SIZES.quick : SIZES.full), ...(documents && { documents }), ...(rounds && { rounds }) }
   const folder = await mkdtemp(join(tmpdir(), 'phaselock-ledgers-'))

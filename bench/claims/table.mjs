@@ -1,4 +1,4 @@
-/** The rows of docs/choosing.md. */
+/** The rows of docs/compare/locks-measured.md. */
 const TITLES = {
   phaselock: 'Phaselock',
   skipLocked: '`SKIP LOCKED`, batches of 500',

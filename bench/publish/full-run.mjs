@@ -19,7 +19,7 @@ const RESULTS = {
 }
 const README = here('../README.md')
 /** Has the table of `claims`. */
-const CHOOSING = here('../../docs/choosing.md')
+const LOCKS = here('../../docs/compare/locks-measured.md')
 const CHART = here('../chart.svg')
 /** Too long to be a part of each report: run by name, it takes its ten minutes. */
 const LEFT_OUT = ['soak']
@@ -110,7 +110,7 @@ async function writeTables(results) {
   text = between(text, 'peers', peersTable(results) || 'Not taken yet.')
   await writeFile(README, text)
   if (results.claims) {
-    await writeFile(CHOOSING, between(await readFile(CHOOSING, 'utf8'), 'claims', claimsTable(results.claims)))
+    await writeFile(LOCKS, between(await readFile(LOCKS, 'utf8'), 'claims', claimsTable(results.claims)))
   }
 }
 
