@@ -104,6 +104,11 @@ export const BENCHMARKS = {
     module: './state.mjs',
     takes: ['rounds'],
   },
+  looking: {
+    about: 'what looking costs beside 300,000 documents: a status, a scrape, a census; steps beside 20 readers',
+    module: './looking.mjs',
+    takes: ['documents', 'rounds'],
+  },
   sync: {
     about: 'a repository of 10,000 files that is in sync, a first sync, and the memory of indexing 100,000 files',
     module: './sync.mjs',

@@ -74,6 +74,18 @@ export const TARGETS = {
     unit: 'MB/min',
     about: 'growth of the heap after GC over the last half of a run under load',
   },
+  statusCpuMs: { least: 10, aim: 5, fewer: true, unit: 'ms', about: "the server's CPU for a status" },
+  scrapeCpuMs: { least: 10, aim: 5, fewer: true, unit: 'ms', about: "the server's CPU for a scrape of the metrics" },
+  censusCpuMs: {
+    least: 400,
+    aim: 150,
+    fewer: true,
+    unit: 'ms',
+    about: "the server's CPU for a census of 300,000 documents in 3 lifecycles",
+  },
+  whyCpuMs: { least: 10, aim: 5, fewer: true, unit: 'ms', about: "the server's CPU for why a document doesn't go on" },
+  pageByCauseP95Ms: { least: 50, aim: 20, fewer: true, unit: 'ms', about: 'a page of 50 documents by cause, p95' },
+  besideReaders: { least: 0.97, aim: 1, about: 'steps beside 20 readers once a second, of those without' },
 }
 
 /** An object of figures by size has its worst as `worst`. */
