@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Document } from 'mongodb'
+import { type Document, MongoClient } from 'mongodb'
 import {
   CLAIM_INDEX,
   LIFECYCLES_COLLECTION,
@@ -8,9 +8,9 @@ import {
   REPLICAS_COLLECTION,
   TASK_LOCK_INIT_TIME,
 } from '../../src/lock/index.js'
-import { TERMS } from '../../src/operations/index.js'
+import { TERMS, whyDocument } from '../../src/operations/index.js'
 import { things } from '../support/thing.js'
-import { ago, IN_AN_HOUR, useWhy } from './why-world.js'
+import { ago, IN_AN_HOUR, lifecycle, useWhy } from './why-world.js'
 
 describe('why no replica claims a due document', () => {
   const { database, collection, insert, present, why, termNow, without } = useWhy()
@@ -199,5 +199,30 @@ describe('why no replica claims a due document', () => {
     const { terms, blockedBy } = await why({ db })
     expect(blockedBy).toBeUndefined()
     expect(terms.filter((term) => term.holds === 'unknown').map(({ name }) => name)).toEqual(['limit', 'turn'])
+  })
+
+  test('it costs a bounded number of commands, whatever is ahead of the document, and reads none of those', async () => {
+    await present()
+    await insert({})
+    const many = Array.from({ length: 12_000 }, (_, i) => ({
+      ...{ _id: `b${i}`, phase: 'Creating', lockedAt: TASK_LOCK_INIT_TIME, updatedAt: ago(9_000) },
+    }))
+    await things(database.db).insertMany(many)
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    const sent: Document[] = []
+    client.on('commandStarted', ({ command }) => sent.push(command))
+    const db = client.db(database.db.databaseName)
+    const { terms } = await whyDocument({ db, models: [lifecycle.model] }, { id: 'a' })
+    await client.close()
+    expect(terms.find(({ name }) => name === 'turn')).toMatchObject({
+      ...{ holds: false, evidence: { ahead: { n: 10_000, more: true } } },
+      text: expect.stringMatching(/^10,000\+ are ahead of it/),
+    })
+    expect(sent.length).toBeLessThanOrEqual(16)
+    const counted = sent.find(({ pipeline }) => pipeline?.some((stage: Document) => '$count' in stage))!
+    const plan = await things(database.db)
+      .aggregate(counted['pipeline'], { hint: counted['hint'] })
+      .explain('executionStats')
+    expect(JSON.stringify(plan)).toMatch(/"totalDocsExamined":0\b/)
   })
 })

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Document } from 'mongodb'
-import { LIFECYCLES_COLLECTION, PARKED_AT, REPLICAS_COLLECTION } from '../../src/lock/index.js'
+import { childIndex, LIFECYCLES_COLLECTION, PARKED_AT, REPLICAS_COLLECTION } from '../../src/lock/index.js'
 import { cancelStep, pauseWork, removeDocument, type TermName } from '../../src/operations/index.js'
 import { eventually } from '../support/database.js'
-import { things } from '../support/thing.js'
+import { thingOf, things } from '../support/thing.js'
 import { ago, IN_AN_HOUR, lifecycle, useWhy } from './why-world.js'
 
 describe('why a document does not go on: by its own fields', () => {
@@ -193,6 +193,40 @@ describe('why a document does not go on: by its own fields', () => {
     await things(database.db).deleteOne({ _id: 'b' })
     expect(await termNow('sleep')).toMatchObject({
       sentence: expect.stringContaining('thing b: there is no such document'),
+    })
+  })
+
+  test('sleep: of the children that it waits for, the parked one, with its own why', async () => {
+    const child = thingOf({
+      ...{ name: 'child', collection: 'Child', child: true, rules: [] },
+      phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+    })
+    await present()
+    await database.db.collection('Child').createIndex(childIndex('progress'))
+    const awaits = { kind: 'children', rule: 'allSucceeded', parked: 'waits' }
+    const children = [{ list: 'parts', lifecycle: 'child', total: 2 }]
+    await insert({
+      lockedAt: IN_AN_HOUR(),
+      fence: 9,
+      progress: { waitingFor: 'its children', awaits, children, childrenFrom: 5 },
+    })
+    const of = (key: string) => ({ parent: { lifecycle: 'thing', id: 'a', key, list: 'parts', fence: 6 } })
+    await database.db.collection<Document & { _id: string }>('Child').insertMany([
+      { _id: 'a-1', phase: 'Creating', progress: of('1') },
+      { _id: 'a-2', phase: 'Creating', lockedAt: PARKED_AT, progress: of('2') },
+    ])
+    const models = [lifecycle.model, child.model]
+    expect(await termNow('sleep', { models })).toMatchObject({
+      ...{ holds: false, blockedBy: 'sleep', action: undefined },
+      evidence: {
+        kind: 'children',
+        awaited: { children: { rule: 'allSucceeded' }, child: { document: 'a-2', blockedBy: 'park' } },
+      },
+      sentence: expect.stringMatching(/It waits for another: of its children, child a-2: Parked/),
+    })
+    await database.db.collection('Child').deleteMany({})
+    expect(await termNow('sleep', { models })).toMatchObject({
+      sentence: expect.stringContaining('no child of it is open'),
     })
   })
 })
