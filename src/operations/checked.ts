@@ -71,6 +71,7 @@ const AN_OPERATION = request({
     filter: t.optional(fields),
     phase: text,
     state: text,
+    cause: text,
     all: flag,
     ...TROUBLE,
   }),

@@ -146,6 +146,7 @@ const requestOf = (lifecycles: readonly string[]) =>
       failing: t.optional(t.flag),
       waiting: t.optional(t.flag),
       on: t.optional(t.text),
+      cause: t.optional(t.text),
       all: t.optional(t.flag),
     } satisfies t.TypesOf<Selection>),
     options: t.optional(

@@ -93,7 +93,7 @@ test('each action is a command that there is, with options that it has', async (
       for (const word of words) at = at.commands.find((one) => one.name() === word) ?? at
       expect({ text, at: at.name() }).not.toMatchObject({ at: 'phaselock' })
       const flags = words.filter((word) => word.startsWith('--'))
-      const known = [...at.options.map(({ long }) => long), '--cause']
+      const known = at.options.map(({ long }) => long)
       expect({ text, unknown: flags.filter((flag) => !known.includes(flag)) }).toEqual({ text, unknown: [] })
     }
   }

@@ -150,7 +150,7 @@ describe('each function that acts on a system', () => {
   test('is one of those whose arguments are checked', () => {
     const exported = Object.keys(operations)
     const pure =
-      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|isAcknowledged|quietText|phaseCounts|ageToSay|seenIn|sparkline|countText|recorded|id\w+|modelOf)$/
+      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|causeText|isAcknowledged|quietText|phaseCounts|ageToSay|seenIn|sparkline|countText|recorded|id\w+|modelOf)$/
     const others =
       /^(operationLifecycle|registeredLifecycles|\w+OverHttp|httpProblemOf|knownSender|fromExtendedJson|NotFound|OperationError|Refused|UsageError|[A-Z_]+)$/
     const unchecked = exported.filter((name) => !(name in checked) && !pure.test(name) && !others.test(name))

@@ -60,6 +60,7 @@ interface RunFlags extends Options {
   readonly phase?: string
   readonly state?: string
   readonly on?: string
+  readonly cause?: string
   readonly toState?: string
   readonly toPhase?: string
   readonly toStep?: string
@@ -86,6 +87,7 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--failing', 'only those whose last step failed, and is tried again')
     .option('--waiting', 'only those whose handler waits for something')
     .option('--on <name>', "only those that wait for what their handler calls so, such as 'certificate'")
+    .option('--cause <cause>', 'only those that fail or are parked for this cause: 12 hex digits')
     .option('--all', 'all of the lifecycle')
     .option('--to-state <state>', 'set-state: the state to set')
     .option('--to-phase <phase>', 'redo: the phase in which they begin again (default: their own); migrate: where to')
@@ -129,7 +131,19 @@ function requestFrom(action: string, options: RunFlags): OperationRequest {
   return {
     ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, reason, by: byFrom(options) },
     cause: options.for,
-    selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, on, all },
+    selection: {
+      lifecycle,
+      filter: narrowed,
+      phase,
+      state,
+      parked,
+      bugs,
+      failing,
+      waiting,
+      on,
+      cause: options.cause,
+      all,
+    },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },
       set: options.set === undefined ? undefined : documentFrom(options.set),

@@ -21,7 +21,7 @@ import {
   type OperationDocument,
   operationDefinition,
 } from './operation.js'
-import { countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
+import { CAUSE, countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
 
 /** The options of an action, besides the selection of documents. */
 export interface ActionOptions {
@@ -60,7 +60,10 @@ export interface OperationRequest {
   readonly by: string
   /** The reason. Default: none is given. */
   readonly reason?: string | undefined
-  /** The id of the cause that it is for: 12 hex digits. The list of causes shows it as what was done before. Default: none. */
+  /**
+   * The id of the cause that it is for: 12 hex digits. The list of causes shows it as what was done before. Default: that of the
+   * selection, if it has one.
+   */
   readonly cause?: string | undefined
 }
 
@@ -77,8 +80,6 @@ export interface OperationPreview {
 }
 
 const DEFAULT_AT_MOST = 10_000
-/** The id of a cause. */
-const CAUSE = /^[a-f\d]{12}$/
 const OPERATION_ID = /^[a-z\d][\w.-]{0,99}$/i
 const EXAMPLES = 5
 
@@ -153,6 +154,7 @@ const isAction = (name: string): name is OperationAction => (ACTIONS as readonly
 export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
   const checks = await checked(system, request)
   const { filter, atMost } = checks
+  const cause = request.cause ?? request.selection.cause
   const { id = `${request.action}-${randomBytes(4).toString('hex')}` } = request
   // Checked first: an operation that is done may have left no document that matches.
   if (request.id !== undefined && (await listOperations(system, { id })).operations.length > 0) throw existsAlready(id)
@@ -162,7 +164,7 @@ export async function beginOperation(system: System, request: OperationRequest):
     _id: id,
     ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
     ...{ by: request.by, why: request.reason ?? null, atMost, rate: request.rate ?? 1_000 },
-    ...(request.cause !== undefined && { cause: request.cause }),
+    ...(cause !== undefined && { cause }),
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const { _id } = document

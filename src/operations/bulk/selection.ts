@@ -30,9 +30,14 @@ export interface Selection {
   readonly waiting?: boolean | undefined
   /** Only those whose handler waits for what it calls so: `step.wait(reason, { on: 'certificate' })`. */
   readonly on?: string | undefined
+  /** Only those that fail or are parked for this cause, as they have recorded it: 12 hex digits. */
+  readonly cause?: string | undefined
   /** All documents; requires that nothing else is given. */
   readonly all?: boolean | undefined
 }
+
+/** The id of a cause. */
+export const CAUSE = /^[a-f\d]{12}$/
 
 /**
  * The filter for a selection: only of documents in the lifecycle's phases, as others may share its collection. Those that are parked, fail or wait
@@ -43,22 +48,28 @@ export interface Selection {
 export async function selectionFilter(
   db: Db,
   model: LifecycleModel,
-  { filter, phase, state, all, ...stands }: Selection,
+  { filter, phase, state, cause, all, ...stands }: Selection,
   anyPhase = false,
 ): Promise<Document> {
   const standingSo = standing(model, stands)
   // An empty filter matches all of them, which has to be requested explicitly.
   const isFiltered = filter !== undefined && Object.keys(filter).length > 0
-  const isNarrowed = isFiltered || phase !== undefined || state !== undefined || standingSo !== undefined
+  const isNarrowed = isFiltered || [phase, state, cause, standingSo].some((one) => one !== undefined)
   if (!isNarrowed && !all)
     throw new UsageError(
       `expected which documents of ${model.name} are meant, got ${filter === undefined ? 'nothing' : 'an empty filter'}`,
       undefined,
-      'give filter, phase, state, parked, bugs, failing, waiting or on (--filter, --phase, ...); all (--all) means all of them',
+      'give filter, phase, state, parked, bugs, failing, waiting, on or cause (--filter, --phase, ...); all (--all) means all of them',
     )
   if (isNarrowed && all) throw new UsageError('expected all (--all) or a filter, got both')
   const own = [...model.phases.keys()]
-  const phases = standingSo ? await phasesMeant(db, model) : own
+  if (cause !== undefined && !CAUSE.test(cause))
+    throw new UsageError(
+      `expected the id of a cause, 12 hex digits, got '${cause}'`,
+      undefined,
+      'see: phaselock causes',
+    )
+  const phases = standingSo || cause !== undefined ? await phasesMeant(db, model) : own
   if (phase !== undefined && (!anyPhase || isRemovedPhase(phase)) && !phases.includes(phase))
     throw new UsageError(`expected a phase of ${model.name} (${own.join(', ')}), got '${phase}'`, {
       reason: 'unknownPhase',
@@ -68,6 +79,7 @@ export async function selectionFilter(
   const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
   if (state !== undefined) parts.push(wantsState(state))
   if (standingSo) parts.push(standingSo)
+  if (cause !== undefined) parts.push({ [`${model.settings.progress}.error.cause`]: cause })
   const problem = filter && (whyNotKept(filter) ?? whyNoFilter(filter))
   if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
   if (isFiltered) parts.push(filter)

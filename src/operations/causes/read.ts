@@ -162,15 +162,19 @@ export async function readChanges(
 
 async function datedChanges(db: System['db'], lifecycles: readonly string[]): Promise<ChangeSources['entries']> {
   const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
-  const projection = { lockTimeout: 1, lockTimeoutWas: 1, lockTimeoutSince: 1 }
+  const projection = { lockTimeout: 1, lockTimeoutWas: 1, lockTimeoutSince: 1, 'graphs.graph': 1, 'graphs.at': 1 }
   const found = await readOwnFields((how) =>
     entries.find({ _id: { $in: [...lifecycles] } }, { projection, maxTimeMS: MOST_MS, ...how }).toArray(),
   )
-  return found.flatMap(({ _id, lockTimeout, lockTimeoutWas: was, lockTimeoutSince: at }: Document) =>
-    at instanceof Date
-      ? [{ at, lifecycle: String(_id), what: `lockTimeout changed from ${was} to ${lockTimeout} ms` }]
-      : [],
-  )
+  return found.flatMap(({ _id, lockTimeout, lockTimeoutWas: was, lockTimeoutSince, graphs }: Document) => {
+    const changes = [
+      { at: lockTimeoutSince, what: `lockTimeout changed from ${was} to ${lockTimeout} ms` },
+      ...(Array.isArray(graphs) ? graphs : []).map((one) => ({
+        ...{ at: one?.at, what: `definition ${one?.graph} registered for the first time` },
+      })),
+    ]
+    return changes.flatMap(({ at, what }) => (at instanceof Date ? [{ at, lifecycle: String(_id), what }] : []))
+  })
 }
 
 const MOST_ENDED = 200

@@ -2,7 +2,14 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import type { Replica, ReplicaOptions, RunnableLifecycle } from '../../../src/index.js'
 import { endDuties, REPLICAS_COLLECTION, setLimit, takeDuties } from '../../../src/lock/index.js'
-import { beginOperation, type CauseRow, causes, pauseWork, type System } from '../../../src/operations/index.js'
+import {
+  beginOperation,
+  type CauseRow,
+  causes,
+  pauseWork,
+  type System,
+  workOnOperations,
+} from '../../../src/operations/index.js'
 import { Schedules } from '../../../src/schedules/index.js'
 import { eventually, useDatabase } from '../../support/database.js'
 import {
@@ -64,15 +71,28 @@ describe('what needs a person, by its fault', () => {
     })
   })
 
-  test('a reason to park', async () => {
-    const { work } = await prepared(thingWith(async (_doc, step) => step.park('no paper')))
-    await insert(['a'])
+  test('a reason to park, what was registered before, and an operation on its documents alone', async () => {
+    const { work } = await prepared(thingWith(async (doc, step) => step.park(doc._id === 'b' ? 'no ink' : 'no paper')))
+    await insert(['a', 'b', 'c'])
     await work()
-    expect(await found('park')).toMatchObject({
-      documents: { n: 1 },
-      ids: ['a'],
-      text: expect.stringContaining('no paper'),
+    const { rows } = await causes({ db: database.db, models: [thing.model] })
+    const paper = rows.find(({ text }) => text.includes('no paper'))!
+    expect(paper).toMatchObject({ kind: 'park', documents: { n: 2 }, ids: ['a', 'c'] })
+    expect(paper.before).toContainEqual({
+      ...{ at: expect.any(Date), by: null },
+      what: expect.stringMatching(/^thing: definition \w{12} registered for the first time$/),
     })
+    const on = { db: database.db, models: [thing.model] }
+    const request = { action: 'unpark', selection: { lifecycle: 'thing', cause: paper.cause }, by: 'ana' } as const
+    const { _id, expected, cause } = await beginOperation(on, request)
+    expect({ expected, cause }).toEqual({ expected: 2, cause: paper.cause })
+    await workOnOperations(on, [_id])
+    const states = await things(database.db)
+      .find({}, { sort: { _id: 1 } })
+      .toArray()
+    expect(states.map(({ lockedAt }) => lockedAt.getUTCFullYear() === 9999)).toEqual([false, true, false])
+    const bad = { ...request, selection: { lifecycle: 'thing', cause: 'no paper' } }
+    await expect(beginOperation(on, bad)).rejects.toThrow('expected the id of a cause, 12 hex digits')
   })
 
   test('due, and paused: by whom, and what changed before', async () => {
