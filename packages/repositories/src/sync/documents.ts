@@ -1,6 +1,6 @@
-import type { Changes, RecordedFile } from '../compare/index.js'
+import type { RecordedFile } from '../compare/index.js'
 import type { ListedReason } from '../select/index.js'
-import type { Head } from '../source/index.js'
+import type { Head, TreeEntry } from '../source/index.js'
 
 /** The collections of this package. Runs and schedules are those of `phaselock/schedules`. */
 export const COLLECTIONS = {
@@ -174,6 +174,11 @@ export interface PlannedFile {
   readonly skipped?: ListedReason
 }
 
+/** A file of a listing, with the reason for not reading it. */
+export interface ListedFile extends TreeEntry {
+  readonly skipped: ListedReason | undefined
+}
+
 /** A part of a sync's plan: one step's work. */
 export interface Batch {
   readonly _id: string
@@ -197,5 +202,3 @@ export interface FileRecord extends RecordedFile {
   /** That of the step that wrote it: a late writer doesn't replace a later one. */
   readonly fence: number
 }
-
-export type PlannedChanges = Changes<PlannedFile>

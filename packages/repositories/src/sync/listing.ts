@@ -1,7 +1,7 @@
-import { compare } from '../compare/index.js'
+import { type Changes, compare } from '../compare/index.js'
 import { ATTRIBUTES_FILE, type AttributesFile, FileSelection, GeneratedFiles } from '../select/index.js'
 import { CommitGone, type Head, type Source, type TreeEntry } from '../source/index.js'
-import type { PlannedChanges, PlannedFile, Repository } from './documents.js'
+import type { ListedFile, Repository } from './documents.js'
 import { digestOf, type Records } from './records.js'
 
 const ATTRIBUTES_BYTES = 262_144
@@ -9,10 +9,9 @@ const MOST_ATTRIBUTES = 1_000
 
 /** A listing compared with the records. */
 export interface Listed {
-  readonly changes: PlannedChanges
+  readonly changes: Changes<ListedFile>
   /** The number of files that the owner's patterns take. */
   readonly listed: number
-  readonly bytesOf: (file: PlannedFile) => number | undefined
   /** Stands for the records that are as they must be. */
   readonly untouched: string
 }
@@ -27,32 +26,27 @@ export async function listed(
   signal: AbortSignal,
 ): Promise<Listed> {
   const selection = new FileSelection(repository)
-  const entries: TreeEntry[] = []
+  // One object for each file: a hundred thousand of them are the most that a sync has in memory.
+  const files = new Map<string, ListedFile & { skipped: ListedFile['skipped'] }>()
   const attributes: TreeEntry[] = []
-  const paths = new Set<string>()
   for await (const entry of source.tree(head, { signal })) {
     if (isAttributes(entry) && attributes.length < MOST_ATTRIBUTES) attributes.push(entry)
+    const { path, blob, kind, bytes } = entry
     // A listing that mends odd names may give two files one path: the first one counts.
-    if (!selection.takes(entry.path) || paths.has(entry.path)) continue
-    paths.add(entry.path)
-    entries.push(entry)
+    if (selection.takes(path) && !files.has(path)) files.set(path, { path, blob, kind, bytes, skipped: undefined })
   }
   const generated = new GeneratedFiles(await attributesOf(source, head, attributes, signal))
-  const bytes = new Map(entries.map(({ path, bytes: size }) => [path, size]))
-  const files = entries.map((entry): PlannedFile => {
-    const skipped = selection.reason(entry, generated)
-    return { path: entry.path, blob: entry.blob, ...(skipped ? { skipped } : {}) }
-  })
+  for (const file of files.values()) file.skipped = selection.reason(file, generated)
   const recorded = []
   for await (const record of records.ofRepository(repository._id)) recorded.push(record)
-  const changes = compare(files, recorded, version)
+  const changes = compare(files.values(), recorded, version)
   const touched = new Set([
     ...changes.changed.map(({ path }) => path),
     ...changes.renamed.map(({ from }) => from),
     ...changes.gone,
   ])
   const untouched = digestOf(recorded.flatMap(({ path, fence }) => (touched.has(path) ? [] : [fence])))
-  return { changes, listed: files.length, bytesOf: ({ path }) => bytes.get(path), untouched }
+  return { changes, listed: files.size, untouched }
 }
 
 const isAttributes = ({ path, kind, bytes = 0 }: TreeEntry): boolean =>

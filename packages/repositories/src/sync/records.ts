@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Collection, Db } from 'mongodb'
-import type { RecordedFile } from '../compare/index.js'
-import { type Batch, COLLECTIONS, type FileRecord, type PlannedChanges, type PlannedFile } from './documents.js'
+import type { Changes, RecordedFile } from '../compare/index.js'
+import { type Batch, COLLECTIONS, type FileRecord, type ListedFile, type PlannedFile } from './documents.js'
 
 /** The version of a file that the model failed on: every listing sees it as changed. */
 export const NOT_EMBEDDED = 'not embedded'
@@ -134,22 +134,30 @@ export class Records {
   async plan(
     sync: string,
     fence: number,
-    changes: PlannedChanges,
-    bytesOf: (file: PlannedFile) => number | undefined,
+    changes: Changes<ListedFile>,
   ): Promise<{ toIndex: number; toRemove: number; filesToIndex: number }> {
     await this.dropPlans(sync, fence)
     const files = [...changes.added, ...changes.changed, ...changes.renamed.map(({ file }) => file)]
-    const parts = batched(files, bytesOf)
+    const parts = batched(files)
     const gone = [...changes.gone, ...changes.renamed.map(({ from }) => from)]
     const removals = Array.from({ length: Math.ceil(gone.length / REMOVED_PATHS) }, (_, i) =>
       gone.slice(i * REMOVED_PATHS, (i + 1) * REMOVED_PATHS),
     )
-    const documents: Batch[] = [
-      ...parts.map((part, i) => ({ _id: batchId(sync, fence, 'index', i), sync, fence, files: part })),
-      ...removals.map((removed, i) => ({ _id: batchId(sync, fence, 'remove', i), sync, fence, removed })),
+    const numbered = [
+      ...parts.map((part, i) => ({ _id: batchId(sync, fence, 'index', i), part })),
+      ...removals.map((removed, i) => ({ _id: batchId(sync, fence, 'remove', i), removed })),
     ]
-    for (let from = 0; from < documents.length; from += 100)
-      await this.batches.insertMany(documents.slice(from, from + 100))
+    for (let from = 0; from < numbered.length; from += 100) {
+      const some = numbered.slice(from, from + 100)
+      await this.batches.insertMany(
+        some.map(
+          (one): Batch => ({
+            ...{ _id: one._id, sync, fence },
+            ...('part' in one ? { files: one.part.map(planned) } : { removed: one.removed }),
+          }),
+        ),
+      )
+    }
     return { toIndex: parts.length, toRemove: removals.length, filesToIndex: files.length }
   }
 
@@ -202,19 +210,21 @@ const idOf = (repository: string, path: string): string =>
     .update(JSON.stringify([repository, path]))
     .digest('hex')
 
+const planned = ({ path, blob, skipped }: ListedFile): PlannedFile => ({ path, blob, ...(skipped ? { skipped } : {}) })
+
 /** Batches of at most 200 files and, but for a single file, 2 MB. */
-function batched(files: readonly PlannedFile[], bytesOf: (file: PlannedFile) => number | undefined): PlannedFile[][] {
-  const parts: PlannedFile[][] = []
-  let bytes = 0
+function batched(files: readonly ListedFile[]): ListedFile[][] {
+  const parts: ListedFile[][] = []
+  let total = 0
   for (const file of files) {
-    const size = file.skipped ? 0 : (bytesOf(file) ?? UNKNOWN_BYTES)
+    const size = file.skipped ? 0 : (file.bytes ?? UNKNOWN_BYTES)
     const part = parts.at(-1)
-    if (part && part.length < BATCH_FILES && bytes + size <= BATCH_BYTES) {
+    if (part && part.length < BATCH_FILES && total + size <= BATCH_BYTES) {
       part.push(file)
-      bytes += size
+      total += size
     } else {
       parts.push([file])
-      bytes = size
+      total = size
     }
   }
   return parts

@@ -205,7 +205,7 @@ async function planned(
   const list = await listed(source, head, repository, context.records, version, step.signal)
   // From here on its points are a mixture, until Checking passes: the commit alone doesn't say any more that it is in sync.
   await repositoriesOf(context).updateOne({ _id: repository._id }, { $max: { indexing: fence } })
-  const plan = await context.records.plan(doc._id, step.fence, list.changes, list.bytesOf)
+  const plan = await context.records.plan(doc._id, step.fence, list.changes)
   const { added, changed, renamed, gone, unchanged } = list.changes
   const found = {
     listed: list.listed,

@@ -29,7 +29,8 @@ function treeEntry(line: Buffer): TreeEntry {
     throw new Error(`expected a line of git ls-tree, got ${line.toString('latin1', 0, 100)}`)
   return {
     path: pathText(line.subarray(tab + 1)),
-    blob,
+    // A copy: what a match gives keeps its whole line.
+    blob: Buffer.from(blob, 'latin1').toString('latin1'),
     kind: kindOf(mode),
     bytes: size === '-' ? undefined : Number(size),
   }
