@@ -1,7 +1,10 @@
 /** Indexes a repository in this process, and says how much memory that took at most. */
 import { connectDatabase } from '../dist/database/index.js'
+import { keepHeapLean } from '../dist/index.js'
 import { hashedVector, syncing } from './sync-world.mjs'
 
+// As `phaselock start` does.
+keepHeapLean()
 process.once('message', async ({ uri, database, origin }) => {
   const { client, close } = await connected(uri)
   const embeddings = {
