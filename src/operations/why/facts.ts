@@ -84,23 +84,27 @@ export interface Facts {
   readonly unknownTask: Known<string | undefined>
 }
 
-export async function factsOf(judged: Judged): Promise<Facts> {
+/** Those of them that an action on the document leaves as they are. */
+export type SharedFacts = Pick<Facts, 'entry' | 'replicas' | 'index' | 'unknownTask'>
+
+/** @param shared what is known of the same document already, as it was before an action */
+export async function factsOf(judged: Judged, shared?: SharedFacts): Promise<Facts> {
   const { system, model, found, stages } = judged
   const { db } = system
   const { document, condition } = found
   const isDueNow = condition.kind === 'due'
   const collection = db.collection(model.collection)
-  const entry = await known(() => entryOf(judged))
+  const entry = shared?.entry ?? (await known(() => entryOf(judged)))
   const [replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask] = await Promise.all([
-    known(async () => (await replicasDescribed({ db, models: [model] })).states),
+    shared?.replicas ?? known(async () => (await replicasDescribed({ db, models: [model] })).states),
     known(() => limitsNeeded(system, model, document)),
-    known(() => claimIndexMissing(judged)),
+    shared?.index ?? known(() => claimIndexMissing(judged)),
     isDueNow
       ? known(() => whyNotClaimable(db, model.collection, judged.inForce.terms, document['_id'], stages))
       : { value: undefined },
     isDueNow ? known(() => countAhead(collection, document['phase'], document, orderOf(model, document))) : undefined,
     isDueNow && 'value' in entry && entry.value.clockStep ? dueBut(judged, entry.value.clockStep) : undefined,
-    known(() => taskNobodyKnows(judged)),
+    shared?.unknownTask ?? known(() => taskNobodyKnows(judged)),
   ])
   return { entry, replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask }
 }

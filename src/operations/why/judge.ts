@@ -12,7 +12,7 @@ import {
   turnTerm,
   writesTerm,
 } from './claim-terms.js'
-import { type Facts, factsOf, type Judged } from './facts.js'
+import { type Facts, factsOf, type Judged, type SharedFacts } from './facts.js'
 import {
   handlerTerm,
   leaseTerm,
@@ -37,11 +37,15 @@ export async function asStored(system: System, found: Found): Promise<Judged> {
 }
 
 /** Judges a document: as it is stored, or as an action would leave it. @param level of those that wait for one another */
-export async function judge(judged: Judged, level = 0): Promise<{ readonly verdict: Verdict; readonly facts: Facts }> {
+export async function judge(
+  judged: Judged,
+  level = 0,
+  shared?: SharedFacts,
+): Promise<{ readonly verdict: Verdict; readonly facts: Facts }> {
   const { system, found } = judged
   const judgeOther = async (other: Found) => (await judge(await asStored(system, other), level + 1)).verdict
   const [facts, awaited] = await Promise.all([
-    factsOf(judged),
+    factsOf(judged, shared),
     level < MOST_LEVELS ? awaitedBy(system, found, judgeOther) : undefined,
   ])
   const { entry, replicas } = facts

@@ -21,7 +21,7 @@ import { requireSeen, seenIn } from '../inspect/seen.js'
 import { UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
 import { type Changes, changesOf } from './changes.js'
-import type { Judged } from './facts.js'
+import type { Judged, SharedFacts } from './facts.js'
 import { asStored, judge } from './judge.js'
 import type { Verdict } from './term.js'
 
@@ -100,14 +100,19 @@ export async function predict(system: System, { ref, seen, ...request }: Predict
 }
 
 /** The same for a document that was found. */
-export async function predictOn(system: System, found: Found, request: PredictedAction): Promise<Prediction> {
+export async function predictOn(
+  system: System,
+  found: Found,
+  request: PredictedAction,
+  shared?: SharedFacts,
+): Promise<Prediction> {
   const judged = await asStored(system, found)
   const outcome = await outcomeOf(judged, request)
   const { lifecycle, document } = found
   const about = { action: request.action, lifecycle, document: document['_id'] as unknown }
   const rest = { ...about, seen: seenIn(system, found) }
   if (outcome.kind === 'refused') {
-    const { verdict } = await judge(judged)
+    const { verdict } = await judge(judged, 0, shared)
     return { ...rest, would: 'refused', text: outcome.text, before: {}, after: {}, why: verdict }
   }
   if (outcome.kind === 'gone')
@@ -117,7 +122,7 @@ export async function predictOn(system: System, found: Found, request: Predicted
   const would = outcome.isRequest || names.length > 0 ? 'change' : 'nothing'
   const text =
     outcome.isRequest ?? (would === 'change' ? `it would change ${names.join(', ')}` : 'nothing would change')
-  return { ...rest, would, text, ...changes, why: (await judge(outcome.judged)).verdict }
+  return { ...rest, would, text, ...changes, why: (await judge(outcome.judged, 0, shared)).verdict }
 }
 
 type Outcome =
