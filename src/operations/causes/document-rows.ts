@@ -67,7 +67,16 @@ export function documentRows({ census, flow, pauses, now }: DocumentsSeen): Foun
   const overdue = census.overdue.map((one): FoundCause => {
     const { phase, documents, why, limit, oldest, ids } = one
     return {
-      ...{ kind: 'overdue', key: [phase, why, limit ?? ''], lifecycle, phase, term: why, documents, oldest, ...seen },
+      ...{
+        kind: 'overdue',
+        key: [phase, why, limit ?? ''],
+        lifecycle,
+        phase,
+        term: TERMS[why],
+        documents,
+        oldest,
+        ...seen,
+      },
       text: `due in ${phase} for over a minute: ${overdueText(lifecycle, one, pauses)}`,
       ...{ firstSeen: new Date(oldest.getTime() + OVERDUE_AFTER_MS), ids: three(ids) },
       action: always(...OVERDUE[why](lifecycle, phase, limit)),
@@ -159,6 +168,11 @@ function overdueText(lifecycle: string, { phase, why, limit }: Overdue, pauses: 
   )
   const named = own.filter(({ what }) => what !== 'document').map((one) => `${pausedText(one)} by ${one.by}`)
   return `paused${named.length > 0 ? `: ${named.slice(0, 3).join('; ')}` : ''}`
+}
+
+/** The terms by the names that `phaselock why` gives them; busy ones may lack a replica with room, or refuse writes. */
+const TERMS: Readonly<Record<Overdue['why'], string | undefined>> = {
+  ...{ paused: 'pause', limit: 'limit', unhandled: 'replica', busy: undefined },
 }
 
 type Commands = readonly [command: string, preview: string]

@@ -102,7 +102,7 @@ describe('what needs a person, by its fault', () => {
     await work()
     const row = await found('overdue')
     expect(row).toMatchObject({
-      term: 'paused',
+      term: 'pause',
       documents: { n: 1 },
       text: expect.stringContaining('paused: thing by ana'),
     })

@@ -83,7 +83,7 @@ describe('rows of documents', () => {
     [
       'due, paused',
       overdue('paused'),
-      { kind: 'overdue', term: 'paused', text: 'due in Packing for over a minute: paused: order by ana' },
+      { kind: 'overdue', term: 'pause', text: 'due in Packing for over a minute: paused: order by ana' },
     ],
     [
       'due, without a slot',
@@ -93,12 +93,12 @@ describe('rows of documents', () => {
     [
       'due, busy',
       overdue('busy'),
-      { kind: 'overdue', term: 'busy', text: expect.stringContaining('replicas are busy') },
+      { kind: 'overdue', term: undefined, text: expect.stringContaining('replicas are busy') },
     ],
     [
       'due, unhandled',
       overdue('unhandled'),
-      { kind: 'overdue', term: 'unhandled', text: expect.stringContaining('no live replica handles it') },
+      { kind: 'overdue', term: 'replica', text: expect.stringContaining('no live replica handles it') },
     ],
     [
       'a loop',
