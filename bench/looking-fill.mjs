@@ -18,6 +18,8 @@ export const PHASES = {
   Deleted: { final: true, keepFor: '30d' },
 }
 
+export const RULES = [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }]
+
 /** The shares of a grown system: most documents rest; some are due, wait, fail, are parked, ask, are held, or in an unknown phase. */
 const SHARES = [
   [0.65, (base) => ({ ...base, phase: 'Sent', lockedAt: EPOCH })],

@@ -3,7 +3,7 @@ import { protocolClient } from '../dist/database/index.js'
 import { lifecycleOf, Replica, silentLogger } from '../dist/index.js'
 import * as operations from '../dist/operations/index.js'
 import { replicaMetrics } from '../dist/telemetry/index.js'
-import { collectionOf, fillForLooks, KINDS, PHASES } from './looking-fill.mjs'
+import { collectionOf, fillForLooks, KINDS, PHASES, RULES } from './looking-fill.mjs'
 import { percentile, rounded } from './statistics.mjs'
 
 /** The readers beside a replica, each once a second, as consoles and scrapers are. */
@@ -13,7 +13,7 @@ const CHAINS = 500
 const waits = (_doc, step) => step.wait('never')
 const bound = KINDS.map((name) =>
   lifecycleOf()
-    .define({ name, collection: collectionOf(name), phases: PHASES })
+    .define({ name, collection: collectionOf(name), phases: PHASES, rules: RULES })
     .handle({ Creating: waits, Packing: waits, Shipping: waits, Deleting: waits }),
 )
 

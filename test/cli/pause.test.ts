@@ -59,8 +59,8 @@ describe('the commands that pause work', () => {
       { lifecycle: 'thing', what: 'document', _id: 'b', by: 'ben', reason: null, until: null },
     ])
 
-    expect((await run('count')).out).toMatch(/^thing +Creating \(paused\) +1 +1/m)
-    expect((await run('count', '--json')).json()).toContainEqual(
+    expect((await run('count', '--fresh')).out).toMatch(/^thing +Creating \(paused\) +1 +1/m)
+    expect((await run('count', '--fresh', '--json')).json()).toContainEqual(
       expect.objectContaining({ phase: 'Creating', paused: true }),
     )
     expect((await run('list', 'thing')).out).toMatch(/^a +Creating +- +due \(paused\) +paused by ana: no ink$/m)

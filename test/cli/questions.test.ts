@@ -50,7 +50,7 @@ describe('the commands for questions', () => {
     expect((await run('list', 'thing')).out).toMatch(
       /^a +Creating +- +asking, ends in .* +asks Ship a\? \(yes or no\), of ops$/m,
     )
-    expect((await run('count')).out).toMatch(/^thing +Creating +2 +- +- +2 \(2 asking\) +-$/m)
+    expect((await run('count', '--fresh')).out).toMatch(/^thing +Creating +2 +- +- +2 \(2 asking\) +- +-$/m)
     expect((await run('show', 'b')).out).toMatch(
       /^Asks 'Ship b\?' since .*answer b <text>\), for as long as that takes\.$/m,
     )

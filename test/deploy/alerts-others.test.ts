@@ -163,7 +163,7 @@ describeWithGo('an alert fires in Prometheus when its incident has happened to',
     await duties.updateMany({}, { $set: { begunAt: new Date(0) } }) // its five minutes are over
     await runDuties()
     await one.scrape(915)
-    await one.fires('PhaselockDutyFails', { duty: 'sweep of thing' })
+    await one.fires('PhaselockDutyFails', { duty: 'census of thing' })
   })
 
   test('a repository: PhaselockRepositoriesBehind', async () => {

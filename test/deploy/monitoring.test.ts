@@ -111,13 +111,13 @@ const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
   },
   PhaselockDutyFails: {
     fires: [
-      [`phaselock_duty_failed{${FIELD},duty="sweep of thing"} 1x120`],
-      [`phaselock_duty_age_seconds{${FIELD},duty="sweep of thing"} 1000+15x120`],
+      [`phaselock_duty_failed{${FIELD},duty="census of thing"} 1x120`],
+      [`phaselock_duty_age_seconds{${FIELD},duty="census of thing"} 1000+15x120`],
     ],
     quiet: [
       [
-        `phaselock_duty_failed{${FIELD},duty="sweep of thing"} 0x120`,
-        `phaselock_duty_age_seconds{${FIELD},duty="sweep of thing"} 300x120`,
+        `phaselock_duty_failed{${FIELD},duty="census of thing"} 0x120`,
+        `phaselock_duty_age_seconds{${FIELD},duty="census of thing"} 300x120`,
       ],
     ],
   },

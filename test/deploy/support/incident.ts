@@ -41,10 +41,22 @@ export function useWatched(): (db: Db, lifecycle: RunnableLifecycle, more?: Part
     metrics.watch(replica)
     replicas.push(replica)
     const scrapes = new Scrapes()
+    const { duties } = replica as never as { duties: { runAll(): Promise<void> } }
+    /** A replica takes a census each few seconds while metrics are scraped; here more time passes between two scrapes. */
+    async function takeCensus() {
+      if (replica.status().notReady.length > 0) return
+      await db
+        .collection('phaselock.duties')
+        .updateMany({ _id: /^census of / as never }, { $set: { begunAt: new Date(0) } })
+      await duties.runAll()
+    }
     return {
       replica,
       metrics,
-      scrape: async (forS = EVERY_S) => scrapes.add(await metrics.registry.metrics(), forS / EVERY_S),
+      async scrape(forS = EVERY_S) {
+        await takeCensus()
+        scrapes.add(await metrics.registry.metrics(), forS / EVERY_S)
+      },
       quiet: (alert) => expectQuiet(scrapes, alert),
       fires: (alert, labels) => expectFiring(scrapes, alert, labels),
     }
