@@ -101,8 +101,9 @@ async function commandsOfALife(options: Partial<ReplicaOptions>): Promise<Set<st
   await replica.tick()
   await eventually(() => expect([...seen]).toContain('delete phaselock.replicas'))
   // They are begun half a minute after a start.
-  await database.db.collection('phaselock.duties').deleteMany()
-  // As if the minute in which it has worked were over.
+  for (const name of ['phaselock.duties', 'phaselock.flows'])
+    await database.db.collection(name).deleteMany()
+    // As if the minute in which it has worked were over.
   ;(replica as never as { env: { flows: { last(): unknown } } }).env.flows.last()
   await (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
   await replica.stop()

@@ -178,8 +178,8 @@ export class Beats {
     if (!this.isWritten) return
     const { db, identity, flows, serverNow } = this.options
     const parts = partsOf(identity, flows.last(), this.options.appVersion)
-    if (parts.length > 0) await storeFlows(db, parts, serverNow()).catch(() => undefined)
-    await endBeats(this.replicas, identity).catch(() => undefined)
+    const stored = parts.length > 0 && storeFlows(db, parts, serverNow())
+    await Promise.allSettled([stored, endBeats(this.replicas, identity)])
   }
 
   private async send(now: number, startedAtMs: number): Promise<void> {
