@@ -1,17 +1,17 @@
-import { PassThrough } from 'node:stream'
-import * as consumers from 'node:stream/consumers'
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
 import { type Command, Option } from 'commander'
 import { UsageError } from '../../operations/index.js'
 import { numbered } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import type { CliContext } from '../context.js'
 import { EXIT } from '../errors.js'
-import { Output } from '../output.js'
 import { Interrupted } from './clean-ups.js'
 import type { DemoResult, Stage } from './run-demo.js'
 
 /** The exit code for what could not be shown: 2 is the exit code of every command for an unknown option. */
 const EXIT_NOT_SHOWN = 3
+const MAIN = fileURLToPath(new URL('../main.js', import.meta.url))
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** Options of runs that test Phaselock and are not part of the package, with the script that has them. */
@@ -87,17 +87,20 @@ async function demo(context: CliContext, json: boolean): Promise<number> {
   }
 }
 
-/** Runs commands in this process, with their output as text. */
+/** Runs commands in processes of their own, as a person would. */
 const typing =
-  (context: CliContext): Stage['type'] =>
-  async (args, { uri, name }) => {
-    const { runCli } = await import('../run.js')
-    const written = new PassThrough({ encoding: 'utf8' })
-    const text = consumers.text(written)
-    const env = { ...context.env, MONGODB_URI: uri, PHASELOCK_DATABASE: name }
-    const code = await runCli(args, { ...context, env, output: new Output(written, written) })
-    written.end()
-    return { text: await text, code }
+  ({ env, cwd }: CliContext): Stage['type'] =>
+  (args, { uri, name }) => {
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      ...{ cwd, stdio: ['ignore', 'pipe', 'pipe'] },
+      env: { ...env, MONGODB_URI: uri, PHASELOCK_DATABASE: name },
+    })
+    const parts: Buffer[] = []
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => parts.push(part))
+    return new Promise((resolve, reject) => {
+      child.once('error', reject)
+      child.once('close', (code) => resolve({ text: Buffer.concat(parts).toString('utf8'), code: code ?? 1 }))
+    })
   }
 
 const reportOf = ({
