@@ -76,7 +76,13 @@ const AN_OPERATION = request({
     ...TROUBLE,
   }),
   options: mayBe({ state: text, force: flag, phase: text, step: text, set: t.optional(fields) }),
-  ...{ atMost: t.optional(t.aNumber), rate: t.optional(t.aNumber), concurrency: t.optional(t.aNumber) },
+  ...{
+    first: t.optional(t.aNumber),
+    watch: text,
+    atMost: t.optional(t.aNumber),
+    rate: t.optional(t.aNumber),
+    concurrency: t.optional(t.aNumber),
+  },
 })
 const backfill = (by: t.Type) =>
   ['options', t.partOf({ from: t.aDate, to: date, again: text, overlap: text, by, reason: text })] as const

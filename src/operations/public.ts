@@ -42,6 +42,7 @@ import {
   undoOperation,
 } from './bulk/operations.js'
 import type { Selection } from './bulk/selection.js'
+import { MOST_WATCHED } from './bulk/trial.js'
 import { workOnPage } from './bulk/work.js'
 import type { System } from './system/system.js'
 
@@ -158,6 +159,8 @@ const requestOf = (lifecycles: readonly string[]) =>
         set: t.optional(fieldsOf('an object with fields')),
       } satisfies t.TypesOf<ActionOptions>),
     ),
+    first: t.optional(t.whole(1, MOST_WATCHED)),
+    watch: t.optional(t.text),
     atMost: t.optional(t.whole(1, MOST.atMost)),
     rate: t.optional(t.whole(1, MOST.rate)),
     concurrency: t.optional(t.whole(1, MOST.concurrency)),

@@ -65,6 +65,8 @@ interface RunFlags extends Options {
   readonly toPhase?: string
   readonly toStep?: string
   readonly set?: string
+  readonly first?: number
+  readonly watchFor?: string
   readonly atMost?: number
   readonly rate?: number
   readonly concurrency?: number
@@ -97,6 +99,8 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--at-most <n>', 'refuse if more documents match (default: 10000)', countFrom)
     .option('--rate <n>', 'at most so many in a second (default: 1000)', countFrom)
     .option('--concurrency <n>', 'at most so many at once (default: 8)', countFrom)
+    .option('--first <n>', 'act on so many first, and on tenfold only while none fails for the same cause', countFrom)
+    .option('--watch-for <duration>', 'how long to wait for the outcomes of the first ones (default: 2m)')
     .option('--id <id>', 'what it is called: a second one is refused, so that a script may be run again')
     .option('--for <cause>', 'the id of the cause that it is for: phaselock causes shows it when the cause comes back')
     .option('--dry-run', 'only show what would be done')
@@ -120,16 +124,27 @@ function registerRun(operations: Command, context: CliContext): void {
     'operations run unpark --lifecycle order --bugs --reason "1.4.2 is out" --yes',
     `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
     `operations run redo --lifecycle order --parked --to-phase Packing --to-step label --set '{"printer": "p8"}'`,
+    'operations run unpark --lifecycle order --parked --first 5 --watch-for 2m --yes',
     'operations run remove --lifecycle order --phase Archived --at-most 1000000 --rate 500 --yes',
   ])
 }
 
 function requestFrom(action: string, options: RunFlags): OperationRequest {
-  const { id, lifecycle = '', filter, phase, state, on, atMost, rate, concurrency, reason } = options
+  const { id, lifecycle = '', filter, phase, state, on, first, atMost, rate, concurrency, reason } = options
   const { parked, bugs, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
-    ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, reason, by: byFrom(options) },
+    ...{
+      id,
+      action: action as OperationRequest['action'],
+      first,
+      watch: options.watchFor,
+      atMost,
+      rate,
+      concurrency,
+      reason,
+      by: byFrom(options),
+    },
     cause: options.for,
     selection: {
       lifecycle,

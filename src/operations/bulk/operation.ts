@@ -53,6 +53,31 @@ export interface OperationPage {
   readonly ids: readonly unknown[]
   /** For a cancel: the token of each one's holder. */
   readonly tokens?: readonly (string | null)[]
+  /** In a trial: what each one was. */
+  readonly before?: readonly Omit<TrialDocument, 'id'>[]
+}
+
+/** A document that a trial has acted on. */
+export interface TrialDocument {
+  readonly id: unknown
+  /** Its fence before: a higher one shows that a step has run since. */
+  readonly fence: number
+  /** The cause of its trouble before; null: it had none. */
+  readonly cause: string | null
+}
+
+/** How far a trial of an operation is: it acts on a few documents first, and on more once these have recorded an outcome. */
+export interface OperationTrial {
+  /** The number of documents of the present batch. */
+  readonly size: number
+  /** The number of these that it has acted on. Once it is `size`, they are watched. */
+  readonly done: number
+  /** Those of the batch that it has acted on: the first 200. */
+  readonly watched: readonly TrialDocument[]
+  /** The maximum time to watch a batch, in ms. */
+  readonly watchMs: number
+  /** When that is over, by the server's clock; null or absent before the first look. */
+  readonly until?: Date | null
 }
 
 /** An operation as it is stored. */
@@ -91,6 +116,8 @@ export interface OperationDocument {
   readonly workedMs: number
   /** The last document of the pages that are over. */
   readonly cursor?: { readonly id: unknown } | null
+  /** Its trial; absent: it acts on all one after another. */
+  readonly trial?: OperationTrial
   /** The page that is being worked on. */
   readonly page?: OperationPage | null
 }

@@ -22,6 +22,7 @@ import {
   operationDefinition,
 } from './operation.js'
 import { CAUSE, countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
+import { requireTrial, trialOf } from './trial-request.js'
 
 /** The options of an action, besides the selection of documents. */
 export interface ActionOptions {
@@ -60,6 +61,13 @@ export interface OperationRequest {
   readonly by: string
   /** The reason. Default: none is given. */
   readonly reason?: string | undefined
+  /**
+   * A trial: it acts on so many first, 1 to 200, waits for what they record next, and goes on with ten times as many only while none of them fails for
+   * the same cause. Otherwise it is parked, with the reason. Default: no trial.
+   */
+  readonly first?: number | undefined
+  /** The maximum time to wait for the outcomes of a trial's batch, 1s to 24h. Default `2m`. */
+  readonly watch?: string | undefined
   /**
    * The id of the cause that it is for: 12 hex digits. The list of causes shows it as what was done before. Default: that of the
    * selection, if it has one.
@@ -123,6 +131,7 @@ async function checked(system: System, { action, selection, ...request }: Operat
       throw new UsageError(`${name}: expected a whole number from 1 to ${MOST[name]}, got ${value}`)
   if (id !== undefined && !OPERATION_ID.test(id))
     throw new UsageError(`id: expected a letter or digit, then up to 99 more, '.', '_' or '-', got '${id}'`)
+  requireTrial(action, request)
   if (request.cause !== undefined && !CAUSE.test(request.cause))
     throw new UsageError(`cause: expected the id of a cause, 12 hex digits, got '${request.cause}'`)
   const model = modelOf(system, selection.lifecycle)
@@ -165,6 +174,7 @@ export async function beginOperation(system: System, request: OperationRequest):
     ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
     ...{ by: request.by, why: request.reason ?? null, atMost, rate: request.rate ?? 1_000 },
     ...(cause !== undefined && { cause }),
+    ...trialOf(request),
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const { _id } = document

@@ -17,6 +17,7 @@ import {
   type OperationTrouble,
 } from './operation.js'
 import { fromStoredText, nextPage } from './selection.js'
+import { isWatching, trialAfter, trialBefore, trialFields, type Watched, watchBatch } from './trial.js'
 
 type OperationStep = Step<'Done' | 'Aborted', OperationDocument>
 type Fields = Partial<OperationDocument>
@@ -50,7 +51,9 @@ export async function workOnPage(
     terms: (await termsInForce(db, [model]))(model),
     operating: { operation: doc._id, by: doc.by, where: fromStoredText(doc.filter) },
   }
-  const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
+  const { trial } = doc
+  if (trial && isWatching(trial)) return afterWatch(await watchBatch(documents, model, trial), step)
+  const { ids, tokens, before } = doc.page ?? (await turnPage(doc, step, acting))
   const action = actions[doc.action]
   const fields = action.changes?.(acting.options)
   const { fence } = step
@@ -78,9 +81,24 @@ export async function workOnPage(
   const tookMs = () => systemClock.monotonicMs() - startedMs
   await sleep(Math.max(0, (ids.length / doc.rate) * 1_000 - tookMs()), { signal: step.signal })
   const cursor = ids.length > 0 ? { id: ids.at(-1) } : (doc.cursor ?? null)
-  const set: Fields = { ...result.fields(), cursor, page: null, workedMs: doc.workedMs + Math.round(tookMs()) }
+  const tried = trial && trialAfter(trial, { ids, ...(before && { before }) }, acts)
+  const set: Fields = {
+    ...result.fields(),
+    ...(tried && { trial: tried }),
+    cursor,
+    page: null,
+    workedMs: doc.workedMs + Math.round(tookMs()),
+  }
   const isOver = ids.length === 0 || result.counts.seen >= doc.atMost
   return isOver ? step.moveTo('Done', { set }) : step.again({ set })
+}
+
+/** The end of a step that has looked at the documents of a trial. */
+function afterWatch(watched: Watched, step: OperationStep) {
+  const set: Fields = { trial: watched.trial }
+  if (watched.kind === 'goOn') return step.again({ set })
+  if (watched.kind === 'stop') return step.park(watched.reason, { set })
+  return step.wait(watched.reason, { for: '1s', set })
 }
 
 /** The same context, restricted to documents that also match a condition. */
@@ -97,22 +115,24 @@ async function isAborted(db: Db, { _id }: Readonly<OperationDocument>): Promise<
 
 async function turnPage(doc: Readonly<OperationDocument>, step: OperationStep, acting: Acting) {
   const perPage = Math.max(1, Math.min(MOST_PER_PAGE, Math.floor((doc.rate * PAGE_MS) / 1_000)))
-  const limit = Math.min(perPage, doc.atMost - doc.counts.seen)
+  const untilWatch = doc.trial ? doc.trial.size - doc.trial.done : perPage
+  const limit = Math.min(perPage, untilWatch, doc.atMost - doc.counts.seen)
   const page = limit <= 0 ? { ids: [] } : await pageAfter(doc, acting, limit)
   if (page.ids.length > 0) await step.checkpoint({ page })
   return page
 }
 
 async function pageAfter(
-  { action, cursor }: Readonly<OperationDocument>,
+  { action, cursor, trial }: Readonly<OperationDocument>,
   acting: Acting,
   limit: number,
 ): Promise<OperationPage> {
-  const { db, documents, operating, options } = acting
+  const { db, documents, model, operating, options } = acting
   if (action === 'undo') return { ids: await nextChanges(db, options['of'], cursor?.id, limit) }
-  const projection = action === 'cancel' ? LEASE_FIELDS : { _id: 1 }
+  const projection = action === 'cancel' ? LEASE_FIELDS : trial ? trialFields(model) : { _id: 1 }
   const found = await nextPage(documents, operating.where, { after: cursor ?? undefined, limit, projection })
   const ids = found.map(({ _id }) => _id as unknown)
+  if (trial) return { ids, before: found.map((one) => trialBefore(one, model)) }
   return action === 'cancel' ? { ids, tokens: found.map(tokenOf) } : { ids }
 }
 
