@@ -43,7 +43,7 @@ const SYSTEM = [
   'schedules/{starts,starts-children,starts-faults}.test.ts',
   // What takes seconds of processor time, because it goes through every fault, or waits for real seconds.
   'phases/{bad-handlers-poison,children-faults,children-refused,duties,endless,flows,hostile-ends,ids,log-bounds,long-steps,own-bugs,selection-pairs}.test.ts',
-  'operations/{check,removed}.test.ts',
+  'operations/{asked-wrongly,check,removed}.test.ts',
   'operations/causes/{causes,faults}.test.ts',
   'lock/read-back.test.ts',
   'nest/{app-kit,mongoose,questions-http}.test.ts',

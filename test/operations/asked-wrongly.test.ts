@@ -147,16 +147,6 @@ describe('each function that acts on a system', () => {
   }
   const ASKS_A_CLUSTER = ['findOrphans', 'listRegions', 'removeRegion']
 
-  test('is one of those whose arguments are checked', () => {
-    const exported = Object.keys(operations)
-    const pure =
-      /^(nameOf|holderOf|usesText|isOver|clockFindings|conditionOf|explain|pausedText|causeText|isAcknowledged|quietText|phaseCounts|ageToSay|seenIn|sparkline|countText|recorded|id\w+|modelOf)$/
-    const others =
-      /^(operationLifecycle|registeredLifecycles|\w+OverHttp|httpProblemOf|knownSender|fromExtendedJson|NotFound|OperationError|Refused|UsageError|[A-Z_]+)$/
-    const unchecked = exported.filter((name) => !(name in checked) && !pure.test(name) && !others.test(name))
-    expect(unchecked).toEqual([])
-  })
-
   test('refuses what it can not use with one of three kinds', async () => {
     const wrong = new Set<string>()
     const acts = new Map<string, unknown>(Object.entries(operations))
