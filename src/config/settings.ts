@@ -171,7 +171,7 @@ export const settingsSchema = t.object({
   }),
   sweepEvery: about(processOptions.sweepEvery, {
     value: 'duration',
-    meaning: 'how often one of the replicas counts what nobody takes, what waits for what and which questions are open',
+    meaning: 'how often one of the replicas takes the census of all documents while no one looks',
     unit: 'duration, 0s to 10m',
     fallback: '`5m`',
     special: '`0s`: not by this replica',

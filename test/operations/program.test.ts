@@ -251,7 +251,7 @@ describe('operations that a program begins', () => {
       [
         wake(),
         UsageError,
-        'give filter, phase, state, parked, bugs, failing, waiting or on (--filter, --phase, ...); all (--all) means all of them',
+        'give filter, phase, state, parked, bugs, failing, waiting, on or cause (--filter, --phase, ...); all (--all) means all of them',
       ],
       [wake({ filter: {} }), UsageError, 'expected which documents of thing are meant, got an empty filter'],
       [wake({ all: true, parked: true }), UsageError, 'expected all (--all) or a filter, got both'],

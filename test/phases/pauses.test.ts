@@ -309,7 +309,7 @@ describe('a pause', () => {
     ['a document', { id: 'nobody' }, 'NotFound', 'no document with the _id nobody in thing'],
     ['a time', { until: new Date(0) }, 'UsageError', 'expected a time in the future, got 1970-01-01T00:00:00.000Z; by'],
     ['so short a time', { for: '0s' }, 'UsageError', 'expected a duration (for) of at least 1s, got 0s'],
-    ['a duration', { for: 'soon' }, 'InvalidDuration', 'for: expected a duration such as'],
+    ['a duration', { for: 'soon' }, 'UsageError', 'for: expected a duration such as'],
     [
       'an end',
       { for: '1h', until: new Date(1e14) },

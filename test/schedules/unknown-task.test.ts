@@ -78,6 +78,9 @@ describe('a task that no replica knows', () => {
     await database.db
       .collection('runs')
       .updateMany({}, [{ $set: { createdAt: { $subtract: ['$createdAt', 200_000] } } }])
+    const duties = database.db.collection<{ _id: string }>('phaselock.duties')
+    await duties.updateMany({ _id: /^census of / }, { $set: { begunAt: new Date(0) } })
+    await (one.replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
     const { registry } = replicaMetrics({
       db: database.db,
       lifecycles: one.schedules.lifecycles,
