@@ -73,7 +73,9 @@ export class CensusTooSlow extends Error {
 export async function takeCensus(
   request: CensusRequest,
 ): Promise<{ readonly taken: CensusTaken; readonly othersMs: number }> {
-  const { db, model, terms, paused, now: at, heldBackMs = 0, clock, memory = newMemory() } = request
+  const { db, model, paused, now: at, heldBackMs = 0, clock, memory = newMemory() } = request
+  // It counts for all replicas: a document that this one can't work on is due as well.
+  const terms: Terms = { ...request.terms, only: undefined }
   const now = new Date(at.getTime() - heldBackMs)
   const startedMs = clock.monotonicMs()
   const collection = protocolCollection<Document>(db, model.collection)
