@@ -112,7 +112,7 @@ export interface ReplicaOptions {
    */
   readonly appVersion?: string | undefined
   /**
-   * The interval of the sweep: one of the replicas counts the documents that no replica takes, those that wait, by reason, and open questions
+   * The interval of the census while no one looks: one of the replicas counts the documents that no replica takes, those that wait, by reason, and open questions
    * (`phaselock status`, metrics). One command for each lifecycle. Default 5m; 0s: not by this replica.
    */
   readonly sweepEvery?: Duration | undefined
