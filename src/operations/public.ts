@@ -29,25 +29,35 @@ import { checkOptions, type DoorbellMode, processOptions, t } from '../options/i
 import { ASKED_BY, FORMER_REASON, type LifecycleModel, type RunnableLifecycle } from '../phases/index.js'
 import { ACTIONS, type OperationDocument, operationDefinition } from './bulk/operation.js'
 import {
-  type ActionOptions,
   abortOperation,
   beginOperation,
   listOperations,
   MOST,
-  type OperationPreview,
-  type OperationRequest,
   type OperationState,
   previewOperation,
   previewUndo,
   undoOperation,
 } from './bulk/operations.js'
+import type { OperationPreview } from './bulk/preview.js'
+import type { ActionOptions, OperationRequest } from './bulk/request.js'
 import type { Selection } from './bulk/selection.js'
 import { MOST_WATCHED } from './bulk/trial.js'
 import { workOnPage } from './bulk/work.js'
 import type { System } from './system/system.js'
 
 export type { OperationAction, OperationDocument } from './bulk/operation.js'
-export type { OperationPreview, OperationRequest, OperationState } from './bulk/operations.js'
+export type { OperationState } from './bulk/operations.js'
+export type { OperationPreview } from './bulk/preview.js'
+export type {
+  BlastRadius,
+  LeftAlone,
+  LimitTime,
+  OpenChildren,
+  PhaseTime,
+  RadiusGroup,
+  RadiusTime,
+} from './bulk/radius.js'
+export type { OperationRequest } from './bulk/request.js'
 export type { Selection } from './bulk/selection.js'
 export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './system/errors.js'
 

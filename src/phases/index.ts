@@ -10,7 +10,7 @@ export {
   type TroubleGroup,
 } from './census/census.js'
 export { strayPhases, takeCensus, type Unclaimed, unknownAmong } from './census/take.js'
-export { sumOf } from './census/tally.js'
+export { sumOf, Tally } from './census/tally.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'

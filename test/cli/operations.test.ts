@@ -1,7 +1,9 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { type Document, Long } from 'mongodb'
+import { silentLogger } from '../../src/index.js'
 import { ASLEEP, BulkWorld, HELD, many, PARKED } from '../operations/bulk-world.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { replicaOf, thingWith } from '../support/thing.js'
 import { useCliFolder } from './cli-process.js'
 
 jest.setTimeout(240_000)
@@ -35,7 +37,24 @@ describe('phaselock operations', () => {
     const preview = await run(...wake, '--dry-run')
     expect(preview).toMatchObject({ code: 0, err: '' })
     expect(preview.out).toMatch(/^wake 31 documents of thing, such as:\n {2}thing \S+: Creating\. /)
-    expect((await run(...wake, '--dry-run', '--json')).json()).toMatchObject({ action: 'wake', count: 31 })
+    expect(preview.out.split('\n').slice(6)).toEqual([
+      'all 31 were looked at: 30 would be done, 1 left alone',
+      '  left alone 1: it is held, so it is being worked on (held)',
+      '  Creating, sleeping: 30 of 30',
+      '  Creating, held: 0 of 1',
+      'takes 31 ms by its rate; longer if the database is slower',
+      'then 30 in Creating: unknown how long: none has left it in the last hour',
+      'nothing was changed; without --dry-run it is done',
+      '',
+    ])
+    expect((await run(...wake, '--dry-run', '--json')).json()).toMatchObject({
+      ...{ action: 'wake', count: 31 },
+      radius: {
+        ...{ looked: 31, sampledOf: null, done: { n: 30 }, unchanged: { n: 0 }, openChildren: [] },
+        leftAlone: [{ reason: 'it is held, so it is being worked on', documents: { n: 1 }, examples: ['held'] }],
+        time: { leastMs: 31, phases: [{ phase: 'Creating', documents: { n: 30 }, flowMs: null }] },
+      },
+    })
     expect(await run(...wake)).toMatchObject({
       code: 2,
       err: 'phaselock: expected yes, or --yes, to wake 31 documents of thing; nothing was changed\n',
@@ -69,6 +88,66 @@ describe('phaselock operations', () => {
     ])
     expect(await run('operations', 'resume')).toMatchObject({ code: 0, out: 'no operation is under way\n' })
     expect((await run('check')).out).not.toContain('phaselock-operation')
+  })
+
+  test('a sample is said to be one, and what is unknown too', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany([...many(1_100, ASLEEP), ...many(1_100, PARKED, 'p')])
+    const { out } = await run(
+      'operations',
+      'run',
+      'migrate',
+      '--lifecycle',
+      'thing',
+      '--all',
+      '--to-phase',
+      'Deleting',
+      '--dry-run',
+    )
+    expect(out).toContain('a sample of 1,000 was looked at: ~2,200 would be done\n')
+    expect(out).toMatch(/^ {2}Creating, parked, [\da-f]{12} \(no tape\): ~1,\d{3} of ~1,\d{3}$/m)
+    expect(out).toContain('then: which steps run is unknown\n')
+  })
+
+  test('run --first acts on a few, watches what they record, and stops when these fail again; unpark has more tried', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany(many(8, PARKED))
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (_doc, step) => step.park('no tape')),
+      { logger: silentLogger },
+    )
+    await replica.start()
+    try {
+      const args = [
+        'operations',
+        'run',
+        'unpark',
+        '--lifecycle',
+        'thing',
+        '--parked',
+        '--first',
+        '2',
+        '--watch-for',
+        '1m',
+      ]
+      expect((await run(...args, '--dry-run')).out).toContain('takes 8 ms by its rate, and up to 1 min of watching; ')
+      const stopped = await run(...args, '--yes')
+      expect(stopped).toMatchObject({ code: 1, err: expect.stringContaining('got failures in unpark-') })
+      expect(stopped.out).toMatch(
+        /^unpark-\w{8}: Parked \(of the 2 that it acted on 2 failed for the same cause, [\da-f]{12} \(no tape\): d00000, d00001; unpark it to try 2 more documents, or abort it\); of the first 2 of 8 documents 2 done, in /,
+      )
+      const [id = ''] = /unpark-\w{8}/.exec(stopped.out) ?? []
+      expect(await w.things.countDocuments({ 'progress.operations': id })).toBe(2)
+      expect(await run('unpark', id)).toMatchObject({ code: 0 })
+      expect((await run('operations', 'resume', id)).out).toContain('of the first 4 of 8 documents 4 done')
+      expect(await run('operations', 'abort', id)).toMatchObject({ code: 0 })
+    } finally {
+      await replica.stop()
+    }
+    expect(await run('operations', 'run', 'remove', '--lifecycle', 'thing', '--all', '--first', '2')).toMatchObject({
+      ...{ code: 2, err: expect.stringContaining('first (--first): expected an action after which a step runs') },
+    })
   })
 
   test('redo with other fields, and undo', async () => {

@@ -26,6 +26,7 @@ import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } f
 import { CliError, EXIT } from '../errors.js'
 import { valueText } from '../output.js'
 import { printTable, watchingSystem } from '../watch.js'
+import { radiusLines } from './blast-radius.js'
 import { countFrom, documentFrom, isYes, merged, watchOption, withDatabase } from './command.js'
 
 export function registerOperations(program: Command, context: CliContext): void {
@@ -170,10 +171,10 @@ const sentence = ({ action, count, lifecycle }: OperationPreview): string =>
   `${action} ${count} document${count === 1 ? '' : 's'} of ${lifecycle}`
 
 function print({ output }: CliContext, options: Options, preview: OperationPreview): void {
-  const { action, lifecycle, count, examples } = preview
+  const { action, lifecycle, count, examples, radius } = preview
   if (options.json) {
     const some = examples.map(({ condition, document: { _id, phase, state } }) => ({ _id, phase, state, condition }))
-    output.json({ action, lifecycle, count, examples: some })
+    output.json({ action, lifecycle, count, examples: some, radius })
     return
   }
   for (const line of previewLines(preview)) output.line(line)
@@ -186,6 +187,7 @@ const previewLines = (preview: OperationPreview): string[] => [
     ({ lifecycle, document, explanation }) =>
       `  ${nameOf({ lifecycle, _id: document['_id'] })}: ${valueText(document['phase'])}. ${explanation.split('\n')[0]}`,
   ),
+  ...radiusLines(preview),
 ]
 
 const isMeant = (context: CliContext, options: Options, preview: OperationPreview): Promise<boolean> =>

@@ -7,7 +7,7 @@ import { idleParking, type StoppedBy } from '../move/owner-writes.js'
 import { hasToNotify, type NotifyingLifecycle, type RemovedBy, removalUpdate } from '../move/removal.js'
 import { removedPhase } from '../outbox/outbox.js'
 import { pendingState } from '../record/pending-insert.js'
-import type { DocumentName } from '../record/progress.js'
+import { type DocumentName, parentIn, type StoredParent } from '../record/progress.js'
 import { ID_INDEX, literal, type Terms, termsOf } from '../terms/terms.js'
 
 /**
@@ -52,7 +52,7 @@ export interface ChildrenInPhase {
 const byIndex = ({ progress }: Pick<ChildrenOf, 'progress'>) => ({ hint: childIndex(progress) })
 
 /** Matches children in none of these phases that aren't removed. */
-const isIn = ({ notifying }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
+const isIn = ({ notifying }: Pick<ChildrenOf, 'notifying'>, butIn: readonly string[]): Filter<Document> => ({
   phase: { $nin: [...butIn, ...(notifying ? [removedPhase(notifying.lifecycle)] : [])] },
 })
 
@@ -133,6 +133,30 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
   return await readOwnFields((how) =>
     of.collection.find(filter, { projection, limit, ...byIndex(of), ...how }).toArray(),
   )
+}
+
+/**
+ * Reads children of several parents that have ended in none of these phases, up to `limit`: their `parent` alone, for people to look at.
+ * @throws MissingIndex if no replica has ever run their lifecycle
+ */
+export async function openChildrenOf(
+  parents: { readonly lifecycle: string; readonly ids: readonly unknown[] },
+  of: Pick<ChildrenOf, 'collection' | 'progress' | 'notifying'>,
+  ends: readonly string[],
+  limit: number,
+): Promise<StoredParent[]> {
+  const { collection, progress } = of
+  const theirs = {
+    [`${progress}.parent.id`]: { $in: [...parents.ids] },
+    [`${progress}.parent.lifecycle`]: parents.lifecycle,
+  }
+  const filter = { ...theirs, ...isIn(of, ends) }
+  const found = await onIndex(collection, childIndex(progress), (hint) =>
+    readOwnFields((how) =>
+      collection.find(filter, { projection: { [`${progress}.parent`]: 1 }, limit, hint, ...how }).toArray(),
+    ),
+  )
+  return found.flatMap((one) => parentIn(one[progress]) ?? [])
 }
 
 /**

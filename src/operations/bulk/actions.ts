@@ -1,17 +1,22 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Collection, Db, Document, Filter } from 'mongodb'
 import {
   addCancel,
   addPause,
   claimOf,
   heldUnder,
   idBytes,
+  idKey,
   isDefiniteRefusal,
   isForgotten,
+  leaseStateOf,
   MOST_PAUSES,
   type Operating,
   operationWrites,
+  ownerMeant,
+  type Pause,
   pendingState,
   readOwnFields,
+  removalFilters,
   removeByOperation,
   removePause,
   type Terms,
@@ -57,6 +62,32 @@ export async function unlessRefused(act: () => Promise<Acted>, document?: unknow
   }
 }
 
+/** The one write of an action to a document. */
+interface Planned {
+  readonly write: Write
+  /** The reasons why a document isn't written, where they have others than {@link WHY}. */
+  readonly words?: Words
+  /** The fields of a document that needs no write. */
+  readonly unchanged?: Document
+}
+
+/** A document that was read, by the server's time then. */
+export interface Looked {
+  readonly document: Document
+  readonly now: Date
+}
+
+/** The context of a preview. `share`: the documents that were read, as a part of all. */
+export interface Foreseeing extends Omit<Acting, 'why'> {
+  readonly pauses: readonly Pause[]
+  readonly share: number
+}
+
+/** What an action would do to documents, without doing it: `filters` of its writes to one, or what it says of each, called in the order of `_id`. */
+export type Foresight =
+  | (Omit<Planned, 'write'> & { readonly filters: readonly Filter<Document>[] })
+  | { readonly judge: (looked: Looked) => Acted }
+
 interface Action {
   /** The options that it takes besides the selection. */
   readonly takes: readonly string[]
@@ -72,6 +103,8 @@ interface Action {
    *   page was read
    */
   act(acting: Acting, id: unknown, turned: { readonly number: number; readonly token: string | null }): Promise<Acted>
+  /** Tells what `act` would do, by the very conditions of its writes. Absent: it can't be previewed. */
+  foresee?(acting: Foreseeing): Foresight
 }
 
 const nothingToCheck = () => undefined
@@ -102,15 +135,26 @@ const WHY = {
 
 type Words = Partial<Readonly<Record<keyof typeof WHY, string>>>
 
-/** @param words the reasons why it may not have been done, where they have others than {@link WHY} */
-async function written(acting: Acting, id: unknown, write: Write, words?: Words): Promise<Acted> {
-  const { matchedCount } = await acting.documents.updateOne(...write)
-  return matchedCount > 0 ? 'done' : unmatched(acting, id, words)
-}
+/** The reason why an action hasn't written to a document. */
+export const whyUndone = (why: keyof typeof WHY, words?: Words): string => ({ ...WHY, ...words })[why]
+
+/** An action that is one write to a document. */
+const writing = (plan: (acting: Omit<Acting, 'why'>, id: unknown) => Planned): Pick<Action, 'act' | 'foresee'> => ({
+  async act(acting, id) {
+    const { write, words, unchanged } = plan(acting, id)
+    const { matchedCount } = await acting.documents.updateOne(...write)
+    const acted = matchedCount > 0 ? 'done' : await unmatched(acting, id, words)
+    return acted === 'done' || !unchanged || !(await isSo(acting, id, unchanged)) ? acted : 'unchanged'
+  },
+  foresee(acting) {
+    const { write, ...rest } = plan(acting, null)
+    return { ...rest, filters: [write[0]] }
+  },
+})
 
 async function unmatched({ documents, terms, operating }: Acting, id: unknown, words?: Words): Promise<Acted> {
   const why = await whyUnmatched(documents, terms, id, operating.operation)
-  return why === 'done' ? why : { skipped: { ...WHY, ...words }[why] }
+  return why === 'done' ? why : { skipped: whyUndone(why, words) }
 }
 
 const isSo = async ({ documents }: Acting, id: unknown, fields: Document): Promise<boolean> =>
@@ -143,24 +187,43 @@ async function putBack(acting: Acting, { document: id, before, state }: Change):
   return { skipped: why, document: id }
 }
 
+const MOST_ID_BYTES = 1_000
+const ID_TOO_LONG: Acted = { skipped: 'its _id is longer than 1000 bytes: pause its phase' }
+const NO_STEP_RUNS: Acted = { skipped: 'no step of it runs' }
+const tooManyPauses = ({ name }: LifecycleModel): Acted => ({
+  skipped: `${MOST_PAUSES} pauses of ${name} are in force: pause a phase`,
+})
+const pausedByOthers = (pauses: readonly Pause[]): Acted => ({
+  skipped: `others have paused it (${ownersOf(pauses)}): resume --of says whose ends`,
+})
+
+/** Those of single documents, by the key of their `_id`. */
+const pausesById = (pauses: readonly Pause[]) =>
+  Map.groupBy(
+    pauses.filter((one) => one.what === 'document'),
+    (one) => idKey(one._id),
+  )
+
 export const actions: Readonly<Record<ActionName, Action>> = {
   wake: {
     takes: [],
     check: nothingToCheck,
-    async act(acting, id) {
-      const words = { parked: 'it is parked: unpark it', notParked: 'it is not asleep' }
-      return written(acting, id, operationWrites.wake(acting.terms, id, acting.operating), words)
-    },
+    ...writing(({ terms, operating }, id) => ({
+      write: operationWrites.wake(terms, id, operating),
+      words: { parked: 'it is parked: unpark it', notParked: 'it is not asleep' },
+    })),
   },
   unpark: {
     takes: [],
     check: nothingToCheck,
     changes: () => [],
-    async act(acting, id) {
-      const parked = 'it is parked, and Phaselock has stored nothing in it; set its lockedAt to null'
-      const words = { parked, notParked: 'it is not parked' }
-      return written(acting, id, operationWrites.unpark(acting.terms, id, acting.operating), words)
-    },
+    ...writing(({ terms, operating }, id) => ({
+      write: operationWrites.unpark(terms, id, operating),
+      words: {
+        parked: 'it is parked, and Phaselock has stored nothing in it; set its lockedAt to null',
+        notParked: 'it is not parked',
+      },
+    })),
   },
   'set-state': {
     takes: ['state', 'force'],
@@ -175,14 +238,11 @@ export const actions: Readonly<Record<ActionName, Action>> = {
           'force (--force) stores it anyway, for handlers that read it',
         )
     },
-    async act(acting, id) {
-      const { state } = acting.options
-      const isAnother = { $or: [{ state: { $ne: state } }, { [pendingState(acting.terms)]: { $exists: true } }] }
-      const where = { $and: [acting.operating.where, isAnother] }
-      const operating = { ...acting.operating, where }
-      const acted = await written(acting, id, operationWrites.setState(acting.terms, id, operating, state))
-      return acted === 'done' || !(await isSo(acting, id, { state })) ? acted : 'unchanged'
-    },
+    ...writing(({ terms, operating, options: { state } }, id) => {
+      const isAnother = { $or: [{ state: { $ne: state } }, { [pendingState(terms)]: { $exists: true } }] }
+      const where = { $and: [operating.where, isAnother] }
+      return { write: operationWrites.setState(terms, id, { ...operating, where }, state), unchanged: { state } }
+    }),
   },
   redo: {
     takes: ['phase', 'step', 'set'],
@@ -197,15 +257,14 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       if (step === '') throw new UsageError('step (--to-step): expected the name of a step, got an empty string')
       requireOwnFields(model, set ?? {})
     },
-    async act(acting, id) {
-      const { model, operating, options } = acting
+    ...writing(({ model, terms, operating, options }, id) => {
       const { phase, step, set = {} } = options
       const where =
         phase === undefined ? { $and: [operating.where, { phase: { $in: workingPhases(model) } }] } : operating.where
-      const write = operationWrites.redo(acting.terms, id, { ...operating, where }, { phase, step, set })
+      const write = operationWrites.redo(terms, id, { ...operating, where }, { phase, step, set })
       const changed = 'it was changed meanwhile, or its phase has no handler: phase (--to-phase) says where it begins'
-      return written(acting, id, write, { parked: changed, notParked: changed })
-    },
+      return { write, words: { parked: changed, notParked: changed } }
+    }),
   },
   migrate: {
     takes: ['phase'],
@@ -219,22 +278,33 @@ export const actions: Readonly<Record<ActionName, Action>> = {
         { reason: 'unknownPhase', got: phase, known },
       )
     },
-    async act(acting, id) {
-      const { phase } = acting.options
-      const acted = await written(acting, id, operationWrites.migrate(acting.terms, id, acting.operating, phase))
-      return acted === 'done' || !(await isSo(acting, id, { phase })) ? acted : 'unchanged'
-    },
+    ...writing(({ terms, operating, options: { phase } }, id) => ({
+      write: operationWrites.migrate(terms, id, operating, phase),
+      unchanged: { phase },
+    })),
   },
   pause: {
     takes: [],
     check: nothingToCheck,
     async act({ db, model, operating, by, why }, id, { number }) {
-      if (idBytes(id) > 1_000) return { skipped: 'its _id is longer than 1000 bytes: pause its phase' }
+      if (idBytes(id) > MOST_ID_BYTES) return ID_TOO_LONG
       const pause = { target: { what: 'document', _id: id }, by, reason: why, end: null } as const
       const { kind } = await addPause(db, model.name, pause, changeId(operating.operation, number))
-      return kind === 'paused' || kind === 'marked'
-        ? 'done'
-        : { skipped: `${MOST_PAUSES} pauses of ${model.name} are in force: pause a phase` }
+      return kind === 'paused' || kind === 'marked' ? 'done' : tooManyPauses(model)
+    },
+    foresee({ model, pauses, by, share }) {
+      const own = new Set(
+        [...pausesById(pauses)].flatMap(([key, some]) => (some.some((one) => one.by === by) ? key : [])),
+      )
+      // Of documents that are a sample, only their part of the free places is theirs.
+      let left = Math.floor(Math.max(0, MOST_PAUSES - pauses.length) * share)
+      const judge = ({ document: { _id } }: Looked): Acted => {
+        if (idBytes(_id) > MOST_ID_BYTES) return ID_TOO_LONG
+        if (own.has(idKey(_id))) return 'done'
+        left -= 1
+        return left >= 0 ? 'done' : tooManyPauses(model)
+      }
+      return { judge }
     },
   },
   resume: {
@@ -244,9 +314,20 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const mark = changeId(operating.operation, number)
       const verdict = await removePause(db, model.name, { what: 'document', _id: id }, { by }, mark)
       if (!verdict) return 'unchanged'
-      return verdict.ended
-        ? 'done'
-        : { skipped: `others have paused it (${ownersOf(verdict.before)}): resume --of says whose ends` }
+      return verdict.ended ? 'done' : pausedByOthers(verdict.before)
+    },
+    foresee({ pauses, by }) {
+      const byId = pausesById(pauses)
+      const judge = ({ document: { _id } }: Looked): Acted => {
+        const some = byId.get(idKey(_id))
+        if (!some) return 'unchanged'
+        const owner = ownerMeant(
+          some.map((one) => one.by),
+          { by },
+        )
+        return some.some((one) => one.by === owner) ? 'done' : pausedByOthers(some)
+      }
+      return { judge }
     },
   },
   cancel: {
@@ -256,10 +337,19 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const claim = token === null ? undefined : claimOf(token)
       const held = claim === undefined ? undefined : await heldUnder(documents, id, terms)
       // Another claim of it is not the target: the step that was to be cancelled has ended.
-      if (claim === undefined || held?.claim !== claim) return { skipped: 'no step of it runs' }
+      if (claim === undefined || held?.claim !== claim) return NO_STEP_RUNS
       const verdict = await addCancel(db, model.name, { _id: id, claim, by, reason: why })
       if (verdict === 'tooMany') throw new TooMany('200 steps were cancelled within ten minutes')
       return 'done'
+    },
+    foresee({ terms }) {
+      const judge = ({ document, now }: Looked): Acted => {
+        const state = leaseStateOf(document, terms, now)
+        return state.kind === 'held' && state.by !== undefined && claimOf(state.by) !== undefined
+          ? 'done'
+          : NO_STEP_RUNS
+      }
+      return { judge }
     },
   },
   undo: {
@@ -280,6 +370,10 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const acted = await unmatched(acting, id)
       // Removed by this operation before its process was killed, or by another client: the document is gone, as intended.
       return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.notFound ? 'done' : acted
+    },
+    foresee({ model, terms, operating: { where } }) {
+      const { marked, deleted } = removalFilters(terms, notifyingOf(model), { _id: null, unlessHeld: true, where })
+      return { filters: [...(marked ? [marked] : []), deleted] }
     },
   },
 }

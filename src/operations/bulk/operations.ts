@@ -21,71 +21,11 @@ import {
   type OperationDocument,
   operationDefinition,
 } from './operation.js'
-import { CAUSE, countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
+import type { OperationPreview } from './preview.js'
+import { blastRadius } from './radius.js'
+import type { ActionOptions, OperationRequest } from './request.js'
+import { CAUSE, countMatching, fromStoredText, selectionFilter, storedText } from './selection.js'
 import { requireTrial, trialOf } from './trial-request.js'
-
-/** The options of an action, besides the selection of documents. */
-export interface ActionOptions {
-  /** `set-state`: the state to set. */
-  readonly state?: string | undefined
-  /** `set-state`: store even a state that no rule names. */
-  readonly force?: boolean | undefined
-  /** `redo`: the phase where they begin again, by default their own. `migrate`: the new phase. */
-  readonly phase?: string | undefined
-  /** `redo`: the first step that runs. Default: the first of the phase. */
-  readonly step?: string | undefined
-  /** `redo`: the owner's fields to set. */
-  readonly set?: Document | undefined
-}
-
-/** A request for an operation on many documents. */
-export interface OperationRequest {
-  /**
-   * The operation's id. A second operation with the same id is refused, so that a request whose answer was lost can be repeated. Each id is
-   * used once. Default: its action and a random number.
-   */
-  readonly id?: string | undefined
-  /** The action on each of them. */
-  readonly action: OperationAction
-  /** The documents to act on. */
-  readonly selection: Selection
-  /** The options of the action, such as the `state` of `set-state`. */
-  readonly options?: ActionOptions | undefined
-  /** The maximum number of documents that may match: more are refused. Default 10,000. */
-  readonly atMost?: number | undefined
-  /** The maximum number of documents per second. Default 1,000. */
-  readonly rate?: number | undefined
-  /** The maximum number of documents at the same time. Default 8. */
-  readonly concurrency?: number | undefined
-  /** The person or program that asks for it. */
-  readonly by: string
-  /** The reason. Default: none is given. */
-  readonly reason?: string | undefined
-  /**
-   * A trial: it acts on so many first, 1 to 200, waits for what they record next, and goes on with ten times as many only while none of them fails for
-   * the same cause. Otherwise it is parked, with the reason. Default: no trial.
-   */
-  readonly first?: number | undefined
-  /** The maximum time to wait for the outcomes of a trial's batch, 1s to 24h. Default `2m`. */
-  readonly watch?: string | undefined
-  /**
-   * The id of the cause that it is for: 12 hex digits. The list of causes shows it as what was done before. Default: that of the
-   * selection, if it has one.
-   */
-  readonly cause?: string | undefined
-}
-
-/** The documents that an operation would act on. */
-export interface OperationPreview {
-  /** The action on each of them. */
-  readonly action: OperationAction
-  /** The lifecycle of the documents. */
-  readonly lifecycle: string
-  /** The number of documents that match. */
-  readonly count: number
-  /** A few of them. */
-  readonly examples: readonly Found[]
-}
 
 const DEFAULT_AT_MOST = 10_000
 const OPERATION_ID = /^[a-z\d][\w.-]{0,99}$/i
@@ -98,19 +38,26 @@ interface Checked {
   readonly action: OperationAction
   readonly model: LifecycleModel
   readonly filter: Document
+  readonly options: Document
   readonly atMost: number
 }
 
 /**
- * Counts the documents that an operation would act on, and shows a few of them. Nothing is changed.
+ * Counts the documents that an operation would act on, shows a few of them, and predicts what becomes of them. Nothing is changed. Besides the count it
+ * reads 1,000 of them at most, chosen among 100,000.
  * @example await previewOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { count: 1_204, examples: [...], ... }
  * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or if more match than `atMost`
  */
 export async function previewOperation(system: System, request: OperationRequest): Promise<OperationPreview> {
-  return previewed(system, await checked(system, request))
+  const checks = await checked(system, request)
+  const preview = await previewed(system, checks)
+  const { model, filter, options } = checks
+  return { ...preview, radius: await blastRadius(system, request, { model, filter, options, count: preview.count }) }
 }
 
-async function previewed(system: System, { action, model, filter, atMost }: Checked): Promise<OperationPreview> {
+type Previewed = Omit<OperationPreview, 'radius'>
+
+async function previewed(system: System, { action, model, filter, atMost }: Checked): Promise<Previewed> {
   const count = await countMatching(system.db.collection(model.collection), filter, atMost)
   if (count > atMost)
     throw new UsageError(
@@ -143,7 +90,7 @@ async function checked(system: System, { action, selection, ...request }: Operat
     )
   actions[action].check(model, options)
   const filter = await selectionFilter(system.db, model, selection, actions[action].anyPhase)
-  return { action, model, filter, atMost }
+  return { action, model, filter, options, atMost }
 }
 
 /** The command-line names of an action's options, if they differ. */

@@ -1,7 +1,7 @@
 import { durationMs } from '../../time/index.js'
 import { UsageError } from '../system/errors.js'
 import type { OperationAction } from './operation.js'
-import { MOST_WATCHED } from './trial.js'
+import { GROWTH, MOST_WATCHED } from './trial.js'
 
 interface Asked {
   readonly first?: number | undefined
@@ -10,7 +10,7 @@ interface Asked {
 
 /** The actions after which a step of a document runs, so that there is an outcome to wait for. */
 const TRIED: readonly string[] = ['wake', 'unpark', 'set-state', 'redo', 'migrate']
-const DEFAULT_WATCH = '2m'
+export const DEFAULT_WATCH = '2m'
 const SHORTEST_WATCH_MS = 1_000
 const LONGEST_WATCH_MS = 24 * 3_600_000
 
@@ -34,3 +34,10 @@ export function requireTrial(action: OperationAction, { first, watch }: Asked): 
 /** The fields of an operation with a trial. */
 export const trialOf = ({ first: size, watch = DEFAULT_WATCH }: Asked) =>
   size === undefined ? {} : { trial: { size, done: 0, watched: [], watchMs: durationMs(watch) } }
+
+/** The number of batches of a trial that are followed by another one, and so watched to the end. */
+export function batchesOf(first: number, count: number): number {
+  let watched = 0
+  for (let size = first, done = first; done <= count; size *= GROWTH, done += size) watched += 1
+  return watched
+}

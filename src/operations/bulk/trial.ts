@@ -9,7 +9,7 @@ import type { Acted, OperationPage, OperationTrial, TrialDocument } from './oper
 /** The first batch may have this many documents, and no more than this many of any batch are watched. */
 export const MOST_WATCHED = 200
 /** Each batch is that many times the one before. */
-const GROWTH = 10
+export const GROWTH = 10
 const MOST_NAMED = 3
 
 /**
