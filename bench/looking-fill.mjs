@@ -1,5 +1,9 @@
+import { lifecycleOf } from '../dist/index.js'
+
 /** A third of the documents' lifecycles. */
 export const KINDS = ['order', 'parcel', 'invoice']
+/** A due document with many ahead of it. */
+export const WHY_OF = 'order-2880'
 const WORKING = ['Creating', 'Packing', 'Shipping', 'Deleting']
 const EPOCH = new Date(0)
 const PARKED = new Date('9999-12-31T00:00:00Z')
@@ -8,7 +12,7 @@ const BATCH = 2_000
 const ERRORS = ['connect ECONNREFUSED 10.0.0.%:443', 'no such printer p%', 'quota of tenant % exceeded', 'out of paper']
 
 /** The graph of each lifecycle. */
-export const PHASES = {
+const PHASES = {
   Creating: { next: ['Packing', 'Failed'], entry: true },
   Packing: { next: ['Shipping'] },
   Shipping: { next: ['Sent'] },
@@ -18,7 +22,7 @@ export const PHASES = {
   Deleted: { final: true, keepFor: '30d' },
 }
 
-export const RULES = [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }]
+const RULES = [{ when: 'Deleted', from: 'any', moveTo: 'Deleting' }]
 
 /** The shares of a grown system: most documents rest; some are due, wait, fail, are parked, ask, are held, or in an unknown phase. */
 const SHARES = [
@@ -54,7 +58,18 @@ export async function fillForLooks(db, documents) {
     }
 }
 
-export const collectionOf = (kind) => `${kind[0].toUpperCase()}${kind.slice(1)}`
+const collectionOf = (kind) => `${kind[0].toUpperCase()}${kind.slice(1)}`
+
+const waits = (_doc, step) => step.wait('never')
+
+export const lifecycles = KINDS.map((name) =>
+  lifecycleOf()
+    .define({ name, collection: collectionOf(name), phases: PHASES, rules: RULES })
+    .handle({ Creating: waits, Packing: waits, Shipping: waits, Deleting: waits }),
+)
+
+/** What operations take for the system in a database. */
+export const systemIn = (db) => ({ db, models: lifecycles.map(({ model }) => model), doorbell: 'off' })
 
 function documentAt(i, kind) {
   // The same documents in each run, and conditions that don't go by the order of insertion.

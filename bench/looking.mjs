@@ -3,19 +3,13 @@ import { protocolClient } from '../dist/database/index.js'
 import { lifecycleOf, Replica, silentLogger } from '../dist/index.js'
 import * as operations from '../dist/operations/index.js'
 import { replicaMetrics } from '../dist/telemetry/index.js'
-import { collectionOf, fillForLooks, KINDS, PHASES, RULES } from './looking-fill.mjs'
+import { child } from './child.mjs'
+import { fillForLooks, KINDS, lifecycles, systemIn, WHY_OF } from './looking-fill.mjs'
 import { percentile, rounded } from './statistics.mjs'
 
 /** The readers beside a replica, each once a second, as consoles and scrapers are. */
 const READERS = 20
 const CHAINS = 500
-
-const waits = (_doc, step) => step.wait('never')
-const bound = KINDS.map((name) =>
-  lifecycleOf()
-    .define({ name, collection: collectionOf(name), phases: PHASES, rules: RULES })
-    .handle({ Creating: waits, Packing: waits, Shipping: waits, Deleting: waits }),
-)
 
 /**
  * What it costs to look at a grown system: the server's CPU for a status, a scrape, a census of all lifecycles, why a document doesn't go on and a
@@ -24,10 +18,9 @@ const bound = KINDS.map((name) =>
 export async function run(server, { quick, documents = quick ? 30_000 : 300_000, rounds = quick ? 2 : 5, progress }) {
   const client = await protocolClient(server.uri).connect()
   const db = client.db(server.database().databaseName)
-  const models = bound.map(({ model }) => model)
-  const system = { db, models, doorbell: 'off' }
+  const system = systemIn(db)
   // Registers the lifecycles and makes the indexes. It never ticks: nothing of this is claimed.
-  const replica = new Replica({ db, lifecycles: bound, logger: silentLogger, doorbell: 'off' })
+  const replica = new Replica({ db, lifecycles, logger: silentLogger, doorbell: 'off' })
   try {
     await replica.prepare()
     progress(`${documents} documents`)
@@ -37,15 +30,15 @@ export async function run(server, { quick, documents = quick ? 30_000 : 300_000,
     const censusCpuMs = await cpu(() => operations.censusFor(system, { fresh: true }), quick ? 3 : 10)
     await replica.duties.runAll()
     const counted = await operations.censusFor(system)
-    const { registry } = replicaMetrics({ db, lifecycles: bound, processMetrics: false })
+    const { registry } = replicaMetrics({ db, lifecycles, processMetrics: false })
     const statusCpuMs = await cpu(() => operations.systemStatus(system), 20)
     const scrapeCpuMs = await cpu(() => registry.metrics(), 20)
     const [cause] = counted.census.get('order')?.errors ?? []
     const { whyDocument } = operations
-    const why = whyDocument && (await cpu(() => whyDocument(system, { id: 'order-4711', lifecycle: 'order' }), 20))
+    const why = whyDocument && (await cpu(() => whyDocument(system, { id: WHY_OF, lifecycle: 'order' }), 20))
     const page = await pagesByCause(system, cause?.cause, quick ? 10 : 50)
     progress(`steps beside ${READERS} readers`)
-    const beside = await stepsBeside(client, server, system, { rounds, ms: quick ? 4_000 : 10_000 })
+    const beside = await stepsBeside(client, server, db.databaseName, { rounds, ms: quick ? 4_000 : 10_000 })
     return {
       documents,
       ...{ censusCpuMs: rounded(censusCpuMs), statusCpuMs: rounded(statusCpuMs), scrapeCpuMs: rounded(scrapeCpuMs) },
@@ -88,7 +81,7 @@ const takesCause = (system, cause) =>
   )
 
 /** A replica in another database of the same server, whose documents take step after step, with readers beside it in every other round. */
-async function stepsBeside(client, server, system, { rounds, ms }) {
+async function stepsBeside(client, server, looked, { rounds, ms }) {
   const db = client.db(server.database().databaseName)
   let steps = 0
   const step = (to) => async (_doc, held) => {
@@ -106,20 +99,22 @@ async function stepsBeside(client, server, system, { rounds, ms }) {
   await replica.start()
   await db.collection('Chain').insertMany(Array.from({ length: CHAINS }, (_, i) => ({ _id: i, phase: 'A' })))
   const rates = { alone: [], beside: [] }
+  const readers = child('looking-readers.mjs', 'the process of the readers')
+  let looks = 0
   try {
+    await readers.ask({ uri: server.uri, database: looked, readers: READERS })
     await sleep(ms / 2)
     for (let round = 0; round < rounds; round += 1)
       for (const how of ['alone', 'beside']) {
-        const over = new AbortController()
-        const reading = how === 'beside' ? readers(system, over.signal) : undefined
+        if (how === 'beside') await readers.ask('begin')
         const from = performance.now()
         const before = steps
         await sleep(ms)
         rates[how].push(((steps - before) * 1_000) / (performance.now() - from))
-        over.abort()
-        await reading
+        if (how === 'beside') looks += await readers.ask('end')
       }
   } finally {
+    await readers.close()
     await replica.stop()
   }
   const sum = (all) => all.reduce((total, one) => total + one, 0)
@@ -127,18 +122,6 @@ async function stepsBeside(client, server, system, { rounds, ms }) {
     stepsPerSecondAlone: rounded(sum(rates.alone) / rounds),
     stepsPerSecondBeside: rounded(sum(rates.beside) / rounds),
     besideReaders: rounded(sum(rates.beside) / sum(rates.alone), 3),
+    looksPerSecond: rounded((looks * 1_000) / (ms * rounds)),
   }
-}
-
-/** Readers that look once a second, spread over it, until they are stopped. */
-async function readers(system, signal) {
-  const one = async (i) => {
-    await sleep((i * 1_000) / READERS)
-    while (!signal.aborted) {
-      const from = performance.now()
-      await operations.systemStatus(system)
-      await sleep(Math.max(0, 1_000 - (performance.now() - from)))
-    }
-  }
-  await Promise.all(Array.from({ length: READERS }, (_, i) => one(i)))
 }
