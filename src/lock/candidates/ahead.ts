@@ -14,7 +14,7 @@ export interface Ahead {
 }
 
 /** The most index keys that a count reads. */
-export const MOST_AHEAD = 10_000
+export const MOST_AHEAD = 1_000
 /** A hint for people: it must not keep a connection. */
 const MOST_MS = 1_000
 

@@ -29,14 +29,18 @@ export interface Found {
   readonly now: Date
 }
 
-/** Documents of a lifecycle in the order of the claim index. */
+/**
+ * Documents of a lifecycle in the order of the claim index.
+ * @param inForce what they are judged by. Default: it is read
+ */
 export async function readDocuments(
   { db }: System,
   model: LifecycleModel,
   filter: Filter<Document>,
   limit: number,
+  inForce?: InForce,
 ): Promise<Found[]> {
-  const asFound = foundIn(model, (await inForceIn(db, [model]))(model))
+  const asFound = foundIn(model, inForce ?? (await inForceIn(db, [model]))(model))
   const pipeline = [
     { $match: filter },
     { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
@@ -78,12 +82,22 @@ export const cancelOf = (id: unknown, by: string, cancels: readonly CancelReques
  */
 export async function findDocument(
   system: System,
-  { id, lifecycle }: DocumentRef,
+  ref: DocumentRef,
 ): Promise<Found & { readonly also: readonly Found[] }> {
+  const { found, also } = await findJudged(system, ref)
+  return { ...found, also }
+}
+
+/** The same, with what it was judged by. */
+export async function findJudged(
+  system: System,
+  { id, lifecycle }: DocumentRef,
+): Promise<{ readonly found: Found; readonly also: readonly Found[]; readonly inForce: InForce }> {
   const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
   const ids = idsMeantBy(id)
+  const inForceOf = await inForceIn(system.db, models)
   const all = await Promise.all(
-    models.map((model) => readDocuments(system, model, { _id: { $in: ids as never[] } }, ids.length)),
+    models.map((model) => readDocuments(system, model, { _id: { $in: ids as never[] } }, ids.length, inForceOf(model))),
   )
   const [found, ...others] = all.filter((documents) => documents.length > 0)
   if (!found) {
@@ -95,7 +109,10 @@ export async function findDocument(
     )
   }
   const meant = found.map(({ document }) => document['_id'] as unknown)
-  if (meant.length === 1) return { ...found[0]!, also: others.flat() }
+  if (meant.length === 1) {
+    const [only] = found as [Found]
+    return { found: only, also: others.flat(), inForce: inForceOf(modelOf(system, only.lifecycle)) }
+  }
   throw new UsageError(
     `the _id ${id} means ${meant.length} documents`,
     { reason: 'ambiguousId', id, meant },

@@ -30,7 +30,7 @@ export async function actionFor(judged: Judged, verdict: Verdict, facts: Facts):
   if (!proposal) return undefined
   const { predicted, ...action } = proposal
   if (!predicted) return action
-  const { would, why, text } = await predictOn(judged.system, judged.found, predicted, facts)
+  const { would, why, text } = await predictOn(judged, predicted, facts)
   const blockedBy = why?.blockedBy ?? null
   return { ...action, prediction: { would, sentence: would === 'refused' ? text : (why?.sentence ?? text), blockedBy } }
 }

@@ -1,6 +1,6 @@
 import { dueSince } from '../inspect/explain.js'
 import type { Found } from '../inspect/find.js'
-import { inForceIn, modelOf, type System } from '../system/system.js'
+import { type InForce, inForceIn, modelOf, type System } from '../system/system.js'
 import { type Awaited, awaitedBy } from './awaited.js'
 import {
   ableReplicas,
@@ -29,10 +29,13 @@ import type { Term, Verdict } from './term.js'
 /** The levels of documents that wait for one another. */
 const MOST_LEVELS = 3
 
-/** A document as it is stored. */
-export async function asStored(system: System, found: Found): Promise<Judged> {
+/**
+ * A document as it is stored.
+ * @param known what it was judged by. Default: it is read
+ */
+export async function asStored(system: System, found: Found, known?: InForce): Promise<Judged> {
   const model = modelOf(system, found.lifecycle)
-  const inForce = (await inForceIn(system.db, [model]))(model)
+  const inForce = known ?? (await inForceIn(system.db, [model]))(model)
   return { system, model, found, inForce, stages: [{ $match: { _id: found.document['_id'] } }] }
 }
 

@@ -16,7 +16,7 @@ import {
 } from '../../lock/index.js'
 import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/index.js'
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
-import { type DocumentRef, documentMeant, type Found, foundIn } from '../inspect/find.js'
+import { type DocumentRef, documentMeant, foundIn } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
 import { UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
@@ -96,17 +96,12 @@ export async function predict(system: System, { ref, seen, ...request }: Predict
     throw new UsageError(`expected ${need} with the action ${request.action}, got none`)
   const found = await documentMeant(system, ref)
   await requireSeen(system, found, seen)
-  return predictOn(system, found, request)
+  return predictOn(await asStored(system, found), request)
 }
 
-/** The same for a document that was found. */
-export async function predictOn(
-  system: System,
-  found: Found,
-  request: PredictedAction,
-  shared?: SharedFacts,
-): Promise<Prediction> {
-  const judged = await asStored(system, found)
+/** The same for a document that was judged as it is stored. */
+export async function predictOn(judged: Judged, request: PredictedAction, shared?: SharedFacts): Promise<Prediction> {
+  const { system, found } = judged
   const outcome = await outcomeOf(judged, request)
   const { lifecycle, document } = found
   const about = { action: request.action, lifecycle, document: document['_id'] as unknown }

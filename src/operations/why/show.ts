@@ -1,7 +1,7 @@
 import type { Limit } from '../../lock/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from '../inspect/children.js'
 import type { Condition } from '../inspect/condition.js'
-import { type DocumentRef, type Found, findDocument } from '../inspect/find.js'
+import { type DocumentRef, type Found, findJudged } from '../inspect/find.js'
 import { holderNamedBy, type ReplicaState } from '../inspect/replicas.js'
 import { seenIn } from '../inspect/seen.js'
 import type { System } from '../system/system.js'
@@ -44,11 +44,11 @@ export interface Shown extends Found {
  * @throws NotFound, UsageError
  */
 export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
-  const { also, ...found } = await findDocument(system, ref)
+  const { found, also, inForce } = await findJudged(system, ref)
   const isDue = found.condition.kind === 'due'
   const token = holderOf(found.condition)
   const [{ verdict, facts }, holder, children, parent] = await Promise.all([
-    judge(await asStored(system, found)),
+    judge(await asStored(system, found, inForce)),
     token === undefined ? undefined : holderNamedBy(system, token),
     childrenOf(system, found),
     parentOf(system, found),

@@ -1,6 +1,6 @@
-import { type DocumentRef, type Found, findDocument } from '../inspect/find.js'
+import { type DocumentRef, type Found, findJudged } from '../inspect/find.js'
 import { seenIn } from '../inspect/seen.js'
-import type { System } from '../system/system.js'
+import type { InForce, System } from '../system/system.js'
 import { type Action, actionFor } from './action.js'
 import { asStored, judge } from './judge.js'
 import type { Verdict } from './term.js'
@@ -15,18 +15,21 @@ export interface Why extends Verdict {
 
 /**
  * Explains why no step of a document runs now. It costs a bounded number of commands, none of which scans: what is ahead of it is counted on an index, up
- * to 10,000.
+ * to 1,000.
  * @example await whyDocument(system, { id: '4711' }) // { blockedBy: 'limit', sentence: 'Due since 3 min, but it waits for a slot of ...', terms: [...], ... }
  * @throws NotFound, UsageError
  */
 export async function whyDocument(system: System, ref: DocumentRef): Promise<Why> {
-  const { also: _, ...found } = await findDocument(system, ref)
-  return whyOf(system, found)
+  const { found, inForce } = await findJudged(system, ref)
+  return whyOf(system, found, inForce)
 }
 
-/** The same for a document that was found. */
-export async function whyOf(system: System, found: Found): Promise<Why> {
-  const judged = await asStored(system, found)
+/**
+ * The same for a document that was found.
+ * @param inForce what it was judged by. Default: it is read
+ */
+export async function whyOf(system: System, found: Found, inForce?: InForce): Promise<Why> {
+  const judged = await asStored(system, found, inForce)
   const { verdict, facts } = await judge(judged)
   const action = await actionFor(judged, verdict, facts)
   return { ...verdict, ...(action && { action }), seen: seenIn(system, found) }
