@@ -60,15 +60,16 @@ export const partsOf = (replica: string, minutes: readonly FlowMinute[], appVers
     }),
   )
 
+/** The parts that stand in a replica's document. */
+export const partsInBeat = ({ _id, flow, appVersion }: Document): FlowPart[] =>
+  partsOf(String(_id), flowMinutesIn(flow), typeof appVersion === 'string' ? appVersion : undefined)
+
 /** The parts that stand in the documents of replicas, dead ones included. */
-export async function partsInBeats(db: Db, lifecycle?: string): Promise<FlowPart[]> {
-  const filter = { 'flow.0': { $exists: true }, ...(lifecycle !== undefined && { 'flow.lifecycles.name': lifecycle }) }
+async function partsInBeats(db: Db): Promise<FlowPart[]> {
   const found = await protocolCollection(db, REPLICAS_COLLECTION)
-    .find(filter, { projection: { flow: 1, appVersion: 1 }, maxTimeMS: MOST_MS })
+    .find({ 'flow.0': { $exists: true } }, { projection: { flow: 1, appVersion: 1 }, maxTimeMS: MOST_MS })
     .toArray()
-  return found.flatMap(({ _id, flow, appVersion }) =>
-    partsOf(String(_id), flowMinutesIn(flow), typeof appVersion === 'string' ? appVersion : undefined),
-  )
+  return found.flatMap(partsInBeat)
 }
 
 /** Copies what replicas have sent with their beats, and removes what is too old. Doing it again, or by two at once, changes nothing. */

@@ -1,14 +1,15 @@
 import type { Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
-import { LIFECYCLES_COLLECTION, readDuties, readLockTimeouts, readOwnFields } from '../../lock/index.js'
+import { isInForce, lockTimeoutAt, readDuties, readOwnFields, storedPauses } from '../../lock/index.js'
 import { AUDIT_COLLECTION, type Census } from '../../phases/index.js'
 import { OPERATION_LIFECYCLE, OPERATIONS_COLLECTION } from '../bulk/operation.js'
 import { listOperations } from '../bulk/operations.js'
 import { type CensusRequest, censusFor } from '../inspect/count.js'
-import { type Flow, readFlow } from '../inspect/flow.js'
+import { type Entry, readEntries } from '../inspect/entries.js'
+import { type Flow, readFlows } from '../inspect/flow.js'
 import { replicaStates } from '../inspect/replicas.js'
 import { mixedAmong } from '../inspect/versions.js'
-import { listPauses } from '../pauses/pause.js'
+import { pausesListed } from '../pauses/pause.js'
 import type { System } from '../system/system.js'
 import { readAcks } from './acks.js'
 import { type ChangeSources, type Dated, windowOf } from './before.js'
@@ -38,32 +39,34 @@ export async function readSources(system: System, request: CensusRequest, unread
   const { db } = system
   const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
   const lifecycles = models.map(({ name }) => name)
-  const [
-    { census, now, without },
-    { states: replicas },
-    { duties },
-    { operations },
-    { pauses },
-    acks,
-    timeouts,
-    schedules,
-  ] = await Promise.all([
-    censusFor({ db, models }, request),
-    replicaStates({ ...system, models }, '30s'),
-    ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
-    listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
-    listPauses(system),
-    readAcks(db),
-    readLockTimeouts(db, lifecycles),
-    ifAllowed(schedulesOf(system), [], 'schedules', unread),
-  ])
-  const leaseMs = new Map(
-    models.map(({ name, settings }) => [name, timeouts.get(name)?.dueMs ?? settings.lockTimeoutMs]),
+  // Who runs what, what is paused and what changed: read once.
+  const readingEntries = readEntries(
+    db,
+    system.models.map(({ name }) => name),
   )
-  const [flows, mixed] = await Promise.all([flowsOf(db, census), mixedAmong({ db, models }, replicas)])
+  const [{ census, now, without }, entries, { states: replicas }, { duties }, { operations }, pauses, acks, schedules] =
+    await Promise.all([
+      censusFor({ db, models }, request),
+      readingEntries,
+      readingEntries.then((entries) => replicaStates({ ...system, models }, '30s', entries)),
+      ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
+      listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
+      readingEntries.then((entries) => pausesListed(db, pausesIn(entries))),
+      readAcks(db),
+      ifAllowed(schedulesOf(system), [], 'schedules', unread),
+    ])
+  const entryOf = new Map(entries.map((entry) => [entry._id, entry]))
+  const leaseMs = new Map(
+    models.map(({ name, settings }) => {
+      const entry = entryOf.get(name)
+      return [name, (entry && lockTimeoutAt(entry, entry.now)?.dueMs) ?? settings.lockTimeoutMs]
+    }),
+  )
+  const [flows, mixed] = await Promise.all([flowsOf(db, census, now), mixedAmong({ db, models }, replicas)])
   return {
     now,
     lifecycles,
+    entries: entries.filter(({ _id }) => lifecycles.includes(_id)),
     census,
     without,
     flows,
@@ -78,14 +81,22 @@ export async function readSources(system: System, request: CensusRequest, unread
   }
 }
 
-/** The most lifecycles whose flow is read, each with four commands. */
+/** The pauses in force, by lifecycle. */
+const pausesIn = (entries: readonly Entry[]) =>
+  new Map(
+    entries.map(
+      ({ _id, pauses, now }) => [_id, storedPauses(pauses).filter((pause) => isInForce(pause, now))] as const,
+    ),
+  )
+
+/** The most lifecycles whose flow is read. */
 const MOST_FLOWS = 10
 
 /** The flow of the last hour, of lifecycles with errors or parked documents; if there are none, of any, for the throughput. */
-async function flowsOf(db: Db, census: ReadonlyMap<string, Census>): Promise<ReadonlyMap<string, Flow>> {
+async function flowsOf(db: Db, census: ReadonlyMap<string, Census>, now: Date): Promise<ReadonlyMap<string, Flow>> {
   const troubled = [...census.values()].filter(({ errors, parks }) => errors.length + parks.length > 0)
   const names = (troubled.length > 0 ? troubled : [...census.values()]).map(({ _id }) => _id).slice(0, MOST_FLOWS)
-  const flows = await Promise.all(names.map((lifecycle) => readFlow(db, { lifecycle })))
+  const flows = names.length > 0 ? await readFlows(db, names, {}, now) : []
   return new Map(flows.map((one) => [one.lifecycle, one]))
 }
 
@@ -123,7 +134,7 @@ const MOST_OF_AUDIT = 10
 export async function readChanges(
   { db }: System,
   rows: readonly Dated[],
-  { lifecycles, replicas, pauses }: Pick<Sources, 'lifecycles' | 'replicas' | 'pauses'>,
+  { entries, replicas, pauses }: Pick<Sources, 'entries' | 'replicas' | 'pauses'>,
   unread: Unread,
 ): Promise<ChangeSources> {
   const windows = new Map(
@@ -152,21 +163,16 @@ export async function readChanges(
         .aggregate<ChangeSources['audit'][number]>([...first, ...union], { maxTimeMS: MOST_MS })
         .toArray()
     : Promise.resolve([])
-  const [found, entries] = await Promise.all([ifAllowed(reading, [], 'audit', unread), datedChanges(db, lifecycles)])
+  const found = await ifAllowed(reading, [], 'audit', unread)
   // Two windows may overlap.
   const audit = [...new Map(found.map((one) => [JSON.stringify(one), one])).values()].filter(
     ({ at }) => at instanceof Date,
   )
-  return { audit, replicas, pauses, entries }
+  return { audit, replicas, pauses, entries: datedChanges(entries) }
 }
 
-async function datedChanges(db: System['db'], lifecycles: readonly string[]): Promise<ChangeSources['entries']> {
-  const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
-  const projection = { lockTimeout: 1, lockTimeoutWas: 1, lockTimeoutSince: 1, 'graphs.graph': 1, 'graphs.at': 1 }
-  const found = await readOwnFields((how) =>
-    entries.find({ _id: { $in: [...lifecycles] } }, { projection, maxTimeMS: MOST_MS, ...how }).toArray(),
-  )
-  return found.flatMap(({ _id, lockTimeout, lockTimeoutWas: was, lockTimeoutSince, graphs }: Document) => {
+function datedChanges(entries: readonly Entry[]): ChangeSources['entries'] {
+  return entries.flatMap(({ _id, lockTimeout, lockTimeoutWas: was, lockTimeoutSince, graphs }: Document) => {
     const changes = [
       { at: lockTimeoutSince, what: `lockTimeout changed from ${was} to ${lockTimeout} ms` },
       ...(Array.isArray(graphs) ? graphs : []).map((one) => ({

@@ -1,5 +1,5 @@
 import type { Db, Document } from 'mongodb'
-import { isServerError } from '../../database/index.js'
+import { isServerError, protocolCollection } from '../../database/index.js'
 import {
   addUp,
   beginOf,
@@ -13,7 +13,7 @@ import {
   MISSED_BEATS,
   MOST_VERSIONS,
   newOf,
-  partsInBeats,
+  partsInBeat,
   REPLICAS_COLLECTION,
   readStored,
 } from '../../lock/index.js'
@@ -22,6 +22,7 @@ import { UsageError } from '../system/errors.js'
 
 const MOST = { minute: 24 * 60, hour: 30 * 24 } as const
 const DEFAULT_MINUTES = 60
+const MOST_MS = 5_000
 const UNAUTHORIZED = 13
 
 export interface FlowRequest {
@@ -92,29 +93,45 @@ export interface Flow {
  * @example (await readFlow(db, { lifecycle: 'order', minutes: 30 })).phases['Packing'] // { left: 120, rate: 4, p50Ms: 768, p95Ms: 3072 }
  * @throws UsageError for a number of minutes or hours out of range, or both
  */
-export async function readFlow(db: Db, { lifecycle, minutes, hours }: FlowRequest): Promise<Flow> {
+export async function readFlow(db: Db, { lifecycle, ...request }: FlowRequest): Promise<Flow> {
+  return (await readFlows(db, [lifecycle], request))[0]!
+}
+
+/**
+ * The flows of some lifecycles in their order, with as few commands as that of one.
+ * @param at the server's time. Default: it is asked
+ */
+export async function readFlows(
+  db: Db,
+  lifecycles: readonly string[],
+  { minutes, hours }: Omit<FlowRequest, 'lifecycle'> = {},
+  at?: Date,
+): Promise<Flow[]> {
   if (minutes !== undefined && hours !== undefined) throw new UsageError('expected minutes or hours, got both')
   const unit: FlowUnit = hours === undefined ? 'minute' : 'hour'
   const count = hours ?? minutes ?? DEFAULT_MINUTES
   if (!Number.isInteger(count) || count < 1 || count > MOST[unit])
     throw new UsageError(`${unit}s: expected a whole number from 1 to ${MOST[unit]}, got ${count}`)
-  const [now, beats] = await Promise.all([serverTime(db), beatsOf(db, lifecycle)])
+  const [now, beats] = await Promise.all([at ?? serverTime(db), beatsOf(db, lifecycles)])
   const ms = flowUnitMs(unit)
   const last = beginOf(unit, now).getTime()
   const begins = Array.from({ length: count }, (_, i) => new Date(last - (count - 1 - i) * ms))
-  const byBegin = await sumsBy(db, { lifecycle, unit, begins, parts: beats.parts })
-  const sums = begins.map((at) => byBegin.get(at.getTime()) ?? addUp([]))
-  const all = addUp(sums)
-  const intervals = sums.map((one, i) => intervalOf(begins[i]!, one))
   const overMinutes = Math.max((now.getTime() - begins[0]!.getTime()) / 60_000, 1)
-  return {
-    ...{ lifecycle, unit, now, intervals },
-    perMinute: intervals.reduce((n, { recorded }) => n + recorded, 0) / overMinutes,
-    moves: [...all.moves].sort((a, b) => b.n - a.n),
-    phases: phasesOf(all, overMinutes),
-    causes: causesOf(all, sums),
-    uncounted: beats.uncounted,
-  }
+  const sumsOf = await sumsBy(db, { lifecycles, unit, begins, parts: beats.flatMap(partsInBeat) })
+  return lifecycles.map((lifecycle) => {
+    const byBegin = sumsOf(lifecycle)
+    const sums = begins.map((begin) => byBegin.get(begin.getTime()) ?? addUp([]))
+    const all = addUp(sums)
+    const intervals = sums.map((one, i) => intervalOf(begins[i]!, one))
+    return {
+      ...{ lifecycle, unit, now, intervals },
+      perMinute: intervals.reduce((n, { recorded }) => n + recorded, 0) / overMinutes,
+      moves: [...all.moves].sort((a, b) => b.n - a.n),
+      phases: phasesOf(all, overMinutes),
+      causes: causesOf(all, sums),
+      uncounted: beats.filter((beat) => isUncounted(beat, lifecycle)).map(({ _id }) => String(_id)),
+    }
+  })
 }
 
 async function serverTime(db: Db): Promise<Date> {
@@ -124,64 +141,71 @@ async function serverTime(db: Db): Promise<Date> {
   return row?.['now'] ?? systemClock.now()
 }
 
-/** The parts that stand in the replicas' documents: not all of them are copied yet. Without rights on them there are none. */
-async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; uncounted: string[] }> {
-  try {
-    const isLive = {
-      $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
-    }
-    const pipeline = [
-      {
-        $match: {
-          'lifecycles.name': lifecycle,
-          everyMs: { $type: 'number' },
-          seenAt: { $type: 'date' },
-          $expr: isLive,
-        },
-      },
-      { $project: { lifecycles: 1 } },
-    ]
-    const [parts, live] = await Promise.all([
-      partsInBeats(db, lifecycle),
-      db.collection<Document & { _id: string }>(REPLICAS_COLLECTION).aggregate(pipeline).toArray(),
-    ])
-    // The versions that count also say which graph they run.
-    const counts = ({ lifecycles }: Document) =>
-      Array.isArray(lifecycles) && lifecycles.some((one) => one?.name === lifecycle && typeof one.graph === 'string')
-    const uncounted = live.filter((one) => !counts(one)).map(({ _id }) => String(_id))
-    return { parts: parts.filter((one) => one.lifecycle === lifecycle), uncounted }
-  } catch (error) {
-    if (!isServerError(error, UNAUTHORIZED)) throw error
-    return { parts: [], uncounted: [] }
+/** The documents of replicas, with the parts that may not be copied yet. Without rights on them there are none. */
+async function beatsOf(db: Db, lifecycles: readonly string[]): Promise<Document[]> {
+  const isSound = { $and: [{ $isNumber: '$everyMs' }, { $eq: [{ $type: '$seenAt' }, 'date'] }] }
+  const isRecent = {
+    $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
   }
+  const among = { $in: [...lifecycles] }
+  const pipeline = [
+    { $match: { $or: [{ 'flow.lifecycles.name': among }, { 'lifecycles.name': among }] } },
+    {
+      $project: {
+        ...{ 'lifecycles.name': 1, 'lifecycles.graph': 1, flow: 1, appVersion: 1 },
+        isLive: { $cond: [isSound, isRecent, false] },
+      },
+    },
+  ]
+  const replicas = protocolCollection<Document>(db, REPLICAS_COLLECTION)
+  return replicas
+    .aggregate(pipeline, { maxTimeMS: MOST_MS })
+    .toArray()
+    .catch((error: unknown) => {
+      if (!isServerError(error, UNAUTHORIZED)) throw error
+      return []
+    })
+}
+
+/** True if it runs the lifecycle and doesn't count. The versions that count also say which graph they run. */
+function isUncounted({ isLive, lifecycles }: Document, lifecycle: string): boolean {
+  const own = Array.isArray(lifecycles) ? lifecycles.filter((one) => one?.name === lifecycle) : []
+  return isLive && own.length > 0 && !own.some(({ graph }) => typeof graph === 'string')
 }
 
 interface Wanted {
-  readonly lifecycle: string
+  readonly lifecycles: readonly string[]
   readonly unit: FlowUnit
   readonly begins: readonly Date[]
   readonly parts: readonly FlowPart[]
 }
 
-/** The sums of each interval that has any, by its begin: what is stored, and those parts in beats that no minute has yet. */
-async function sumsBy(db: Db, { lifecycle, unit, begins, parts }: Wanted): Promise<ReadonlyMap<number, FlowSums>> {
-  const idOf = (of: FlowUnit, at: Date) => flowId(of, at, lifecycle)
+/**
+ * The sums of each interval of a lifecycle that has any, by its begin: what is stored, and those parts in beats that no minute has yet. One command reads
+ * those of all lifecycles.
+ */
+async function sumsBy(
+  db: Db,
+  { lifecycles, unit, begins, parts }: Wanted,
+): Promise<(lifecycle: string) => ReadonlyMap<number, FlowSums>> {
   const since = begins[0]!.getTime()
   const recent = Map.groupBy(
-    parts.filter(({ at }) => at.getTime() >= since),
-    ({ at }) => idOf('minute', at),
+    parts.filter(({ at, lifecycle }) => at.getTime() >= since && lifecycles.includes(lifecycle)),
+    ({ at, lifecycle }) => flowId('minute', at, lifecycle),
   )
-  const ids = new Set([...begins.map((at) => idOf(unit, at)), ...recent.keys()])
-  const stored = await readStored(db, [...ids])
+  const asked = lifecycles.flatMap((lifecycle) => begins.map((at) => flowId(unit, at, lifecycle)))
+  const stored = await readStored(db, [...new Set([...asked, ...recent.keys()])])
   const fresh = [...recent].flatMap(([_id, all]) => newOf(all, stored.get(_id)))
-  const freshBy = Map.groupBy(fresh, ({ at }) => beginOf(unit, at).getTime())
-  return new Map(
-    begins.flatMap((at) => {
-      const known = stored.get(idOf(unit, at))
-      const more = freshBy.get(at.getTime())?.map(({ sums }) => sums) ?? []
-      return known || more.length > 0 ? [[at.getTime(), addUp([...(known ? [known] : []), ...more])] as const] : []
-    }),
-  )
+  const freshBy = Map.groupBy(fresh, ({ at, lifecycle }) => flowId(unit, beginOf(unit, at), lifecycle))
+  return (lifecycle) =>
+    new Map(
+      begins.flatMap((at) => {
+        const id = flowId(unit, at, lifecycle)
+        const known = stored.get(id)
+        const more = freshBy.get(id)?.map(({ sums }) => sums) ?? []
+        return known || more.length > 0 ? [[at.getTime(), addUp([...(known ? [known] : []), ...more])] as const] : []
+      }),
+    )
 }
 
 function intervalOf(at: Date, { moves }: FlowSums): FlowInterval {

@@ -2,10 +2,8 @@ import type { Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import {
   isValid,
-  LIFECYCLES_COLLECTION,
   leasesOf,
   MISSED_BEATS,
-  PRESENT_REPLICAS,
   type PresentReplica,
   parseToken,
   REPLICAS_COLLECTION,
@@ -18,6 +16,7 @@ import { claimedPhases } from '../../phases/index.js'
 import { durationMs } from '../../time/index.js'
 import { NotFound } from '../system/errors.js'
 import type { System } from '../system/system.js'
+import { type Entry, readEntries } from './entries.js'
 
 /** The maximum number of leased documents that are read per lifecycle. */
 const MOST_LEASED = 1_000
@@ -108,14 +107,18 @@ export async function holderNamedBy(system: System, token: string): Promise<Repl
   return states.find((state) => state.name === name)
 }
 
-/** The same without the leased documents. */
+/**
+ * The same without the leased documents.
+ * @param entries those of its lifecycles. Default: they are read
+ */
 export async function replicaStates(
   system: System,
   deadAfter: string,
+  entries?: readonly Entry[],
 ): Promise<{ readonly states: readonly ReplicaState[]; readonly now: Date }> {
   // Before the reads: if it throws, no read must be left running without a caller that waits for it.
   const deadAfterMs = durationMs(deadAfter)
-  const [reports, documents] = await Promise.all([announced(system), described(system, deadAfterMs)])
+  const [reports, documents] = await Promise.all([announced(system, entries), described(system, deadAfterMs)])
   const withDocument = new Set(documents.states.map(({ name }) => name))
   const states = [...documents.states, ...reports.states.filter(({ name }) => !withDocument.has(name))]
   return { states: states.sort((a, b) => (a.name < b.name ? -1 : 1)), now: documents.now ?? reports.now ?? new Date(0) }
@@ -131,13 +134,9 @@ export interface Read {
  * Reads the entries that replicas share the work by: the only trace of one of an older version, or without the rights on the collection of
  * replicas.
  */
-async function announced({ db, models }: System): Promise<Read> {
-  const pipeline = [
-    { $match: { _id: { $in: models.map(({ name }) => name) } } },
-    { $project: { replicas: 1, live: PRESENT_REPLICAS, now: '$$NOW' } },
-  ]
-  const lifecycles = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
-  const entries = await readOwnFields((how) => lifecycles.aggregate(pipeline, how).toArray())
+async function announced({ db, models }: System, known?: readonly Entry[]): Promise<Read> {
+  const names = models.map(({ name }) => name)
+  const entries = (known ?? (await readEntries(db, names))).filter(({ _id }) => names.includes(_id))
   const found = new Map<string, ReplicaState>()
   for (const { _id, replicas, live } of entries) {
     // A user may have stored anything there.

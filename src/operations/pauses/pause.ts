@@ -1,5 +1,13 @@
 import { isServerError } from '../../database/index.js'
-import { addPause, MOST_PAUSES, type Paused, pausesOfLimit, readLimits, removePause } from '../../lock/index.js'
+import {
+  addPause,
+  MOST_PAUSES,
+  type Pause,
+  type Paused,
+  pausesOfLimit,
+  readLimits,
+  removePause,
+} from '../../lock/index.js'
 import { typed } from '../../options/index.js'
 import { notified } from '../act/as-owner.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
@@ -109,20 +117,32 @@ export async function listPauses(
 ): Promise<{ readonly pauses: readonly ListedPause[]; readonly now: Date }> {
   if (lifecycle !== undefined) modelOf(system, lifecycle)
   const { byLifecycle, now } = await pausesOf(system)
-  const pauses = [...byLifecycle].flatMap(([name, { pauses }]) =>
-    pauses.map((pause) => ({ lifecycle: name, ...pause })),
-  )
-  if (lifecycle !== undefined)
-    return { pauses: pauses.filter((one) => one.lifecycle === lifecycle), now: now ?? new Date(0) }
-  const found = await readLimits(system.db).catch((error: unknown) => {
+  const all = new Map([...byLifecycle].map(([name, { pauses }]) => [name, pauses]))
+  if (lifecycle !== undefined) {
+    const pauses = (all.get(lifecycle) ?? []).map((pause) => ({ lifecycle, ...pause }))
+    return { pauses, now: now ?? new Date(0) }
+  }
+  const listed = await listedWithLimits(system.db, all)
+  return { pauses: listed.pauses, now: now ?? listed.now ?? new Date(0) }
+}
+
+/** Those in force of lifecycles as they were read, then those of limits. */
+export const pausesListed = async (
+  db: System['db'],
+  byLifecycle: ReadonlyMap<string, readonly Pause[]>,
+): Promise<readonly ListedPause[]> => (await listedWithLimits(db, byLifecycle)).pauses
+
+async function listedWithLimits(db: System['db'], byLifecycle: ReadonlyMap<string, readonly Pause[]>) {
+  const { limits, now } = await readLimits(db).catch((error: unknown) => {
     // A role of an earlier version.
     if (isServerError(error, UNAUTHORIZED)) return { limits: [], now: undefined }
     throw error
   })
-  const ofLimits = found.limits.flatMap(({ name: limit, paused }) =>
+  const pauses = [...byLifecycle].flatMap(([lifecycle, own]) => own.map((pause) => ({ lifecycle, ...pause })))
+  const ofLimits = limits.flatMap(({ name: limit, paused }) =>
     pausesOfLimit(paused).map((one) => ({ what: 'limit' as const, limit, ...one })),
   )
-  return { pauses: [...pauses, ...ofLimits], now: now ?? found.now ?? new Date(0) }
+  return { pauses: [...pauses, ...ofLimits], now }
 }
 
 const notRegistered = (name: string): NotFound =>

@@ -151,7 +151,7 @@ describe('the list', () => {
     expect(second.rows.map(({ id, text }) => [id, text])).toEqual(first.rows.map(({ id, text }) => [id, text]))
     await client.close()
     expect(sent.filter((one) => one.includes('"Thing"'))).toEqual([])
-    expect(sent.length).toBeLessThanOrEqual(2 * 19)
+    expect(sent.length).toBeLessThanOrEqual(2 * 13)
   })
 
   test('of 10,000 distinct causes it shows 50, and says how many more', async () => {
