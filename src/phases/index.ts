@@ -9,6 +9,7 @@ export {
   readCensus,
   type TroubleGroup,
 } from './census/census.js'
+export { newMemory } from './census/survey.js'
 export { strayPhases, takeCensus, type Unclaimed, unknownAmong } from './census/take.js'
 export { sumOf, Tally } from './census/tally.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'

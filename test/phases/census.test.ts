@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import { BSON, type Document } from 'mongodb'
+import { BSON, type Document, MongoClient } from 'mongodb'
 import { type Handler, Replica } from '../../src/index.js'
 import {
   CENSUS_COLLECTION,
@@ -111,6 +111,24 @@ describe('the census', () => {
     }
     const { problems } = await systemStatus(system() as never, { fresh: true })
     expect(problems.join()).toMatch(/thing: ~\d,\d{3} documents failing in Creating: .*no printer/)
+  })
+
+  test('one that a person takes reads no piece in vain that the last one found large', async () => {
+    const { runAll } = await prepared()
+    await insert(1_100, { lockedAt: new Date(0), updatedAt: new Date() }, 'd')
+    await runAll()
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    const surveys: string[] = []
+    client.on('commandStarted', ({ command }) => {
+      const text = JSON.stringify(command)
+      if (text.includes('neverDue')) surveys.push(text)
+    })
+    const db = client.db(database.db.databaseName)
+    const rows = await countPhases({ db, models: [thing.model] }, { fresh: true })
+    await client.close()
+    expect(rows.find(({ phase }) => phase === 'Creating')).toMatchObject({ due: { n: 1_100 } })
+    expect(surveys).toEqual([expect.not.stringContaining('free Creating')])
+    expect(surveys).toEqual([expect.stringContaining('later Creating')])
   })
 
   test('held documents are those that replicas report where there are too many to read', async () => {

@@ -6,6 +6,7 @@ import {
   type Census,
   type LifecycleModel,
   lookAtCensus,
+  newMemory,
   type PhaseCensus,
   readCensus,
   takeCensus,
@@ -100,6 +101,7 @@ async function takenNow({ db, models }: Pick<System, 'db' | 'models'>): Promise<
         db,
         model,
         clock: systemClock,
+        memory: newMemory(last),
         ...judgedBy(model, inForce, now),
         ...whyBy(last),
       })

@@ -12,6 +12,7 @@ import {
   type Terms,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../model/model.js'
+import type { Census } from './census.js'
 import { foundFields } from './findings.js'
 import { type Before, beforeIn, beforePipeline } from './store.js'
 
@@ -32,7 +33,18 @@ export interface CensusMemory {
   checkedAtMs?: number
 }
 
-export const newMemory = (): CensusMemory => ({ large: new Set() })
+/**
+ * A memory as a process begins with.
+ * @param last an earlier census, by any process: what was large then isn't read in vain
+ */
+export function newMemory(last?: Pick<Census, 'phases'>): CensusMemory {
+  const large = (last?.phases ?? []).flatMap(({ phase, due, held, sleeping, parked }) => [
+    ...(due.n > READ_WHOLE ? [keyOf(phase, 'free')] : []),
+    ...(held + sleeping.n > READ_WHOLE ? [keyOf(phase, 'later')] : []),
+    ...(parked.n > READ_WHOLE ? [keyOf(phase, 'parked')] : []),
+  ])
+  return { large: new Set(large) }
+}
 
 /** A lifecycle as one command shows it: whole where it is small. */
 export interface Survey {
