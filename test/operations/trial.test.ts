@@ -11,7 +11,7 @@ import {
 } from '../../src/operations/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { BulkWorld, many, PARKED } from './bulk-world.js'
+import { BulkWorld, IN_AN_HOUR, many, PARKED } from './bulk-world.js'
 
 const gate = () => {
   let open = () => {}
@@ -21,14 +21,20 @@ const gate = () => {
   return { wait, open }
 }
 
+/** One more entry of the history. */
+const entry = (outcome: string, by: string): Document => {
+  const history = { $concatArrays: [{ $ifNull: ['$progress.history', []] }, [{ at: '$$NOW', outcome, by }]] }
+  return { $set: { progress: { $mergeObjects: ['$progress', { history }] } } }
+}
+
 describe('an operation that acts on a few first', () => {
   const database = useDatabase()
   const operations = () => database.db.collection<Document & { _id: string }>('phaselock.operations')
 
-  async function world(count: number, more: object = {}) {
+  async function world(documents: number | Document[], action = 'unpark') {
     const w = await BulkWorld.of(database.db)
-    await w.things.insertMany(many(count, PARKED))
-    const { _id } = await w.begin('unpark', { parked: true }, { first: 5, watch: '2m', ...more })
+    await w.things.insertMany((typeof documents === 'number' ? many(documents, PARKED) : documents) as never)
+    const { _id } = await w.begin(action, { filter: { lockedAt: { $ne: null } } }, { first: 5, watch: '2m' })
     const acted = () => w.things.countDocuments({ 'progress.operations': _id })
     /** One look of a replica that works on operations, once the operation is due. */
     const look = async (worker = w.worker()) => {
@@ -41,13 +47,14 @@ describe('an operation that acts on a few first', () => {
       return operationNamed(w.system, _id)
     }
     /** What the next step of some that it acted on records. */
-    const record = async (fields: object, limit = 1_000) => {
+    const record = async (fields: object, limit = 1_000, outcome = 'error') => {
       const some = await w.things
         .find({ 'progress.operations': _id, fence: null as never })
         .limit(limit)
         .toArray()
       const ids = some.map((one) => one._id)
-      await w.things.updateMany({ _id: { $in: ids } }, { $set: { fence: 1, lockedBy: null, ...fields } as never })
+      const set = { fence: 1, lockedBy: null, ...fields }
+      await w.things.updateMany({ _id: { $in: ids } }, [{ $set: set }, entry(outcome, 'api~5f3a9c#8.1')] as never)
     }
     return { w, _id, acted, look, record }
   }
@@ -119,6 +126,30 @@ describe('an operation that acts on a few first', () => {
       problem: expect.stringContaining('4 have recorded nothing within 2 min'),
     })
     expect(await acted()).toBe(4)
+  })
+
+  test('a claim that was let go of without a step is no outcome, nor is a step that ended before', async () => {
+    const { w, _id, look, record } = await world(20)
+    await w.things.updateMany({}, [entry('park', 'api~5f3a9c#2.1')])
+    await look()
+    await record({ phase: 'Created' }, 3)
+    await record({}, 1, 'released')
+    await record({ fence: 2 }, 1, 'checkpoint')
+    expect(await look()).toMatchObject({
+      condition: 'Waiting',
+      problem: expect.stringContaining('2 have recorded nothing yet'),
+    })
+    await w.things.updateMany({ 'progress.operations': _id }, [entry('wait', 'api~5f3a9c#9.1')])
+    await look()
+    expect(await w.things.countDocuments({ 'progress.operations': _id })).toBe(20)
+  })
+
+  test('an error that stays where no step has run is no failure for the same cause', async () => {
+    const failing = { lockedAt: IN_AN_HOUR, progress: { attempts: 1, error: { message: 'no tape' } } }
+    const { look, record } = await world(many(20, failing), 'wake')
+    await look()
+    await record({}, 5, 'released')
+    expect(await look()).toMatchObject({ problem: expect.stringContaining('5 have recorded nothing yet') })
   })
 
   test('killed within the first ones, and worked on by two replicas, it acts on no other before these have an outcome', async () => {

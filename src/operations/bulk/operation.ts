@@ -60,10 +60,12 @@ export interface OperationPage {
 /** A document that a trial has acted on. */
 export interface TrialDocument {
   readonly id: unknown
-  /** Its fence before: a higher one shows that a step has run since. */
+  /** Its fence before: a higher one shows that it was claimed since. */
   readonly fence: number
   /** The cause of its trouble before; null: it had none. */
   readonly cause: string | null
+  /** The tokens of before: of its holder, and of its last step that has recorded an outcome. What is recorded under another one is of a later step. */
+  readonly known: readonly string[]
 }
 
 /** How far a trial of an operation is: it acts on a few documents first, and on more once these have recorded an outcome. */

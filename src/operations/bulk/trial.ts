@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { hasToken, LEASE_FIELDS, readOwnFields } from '../../lock/index.js'
+import { hasToken, LEASE_FIELDS, type RecordedOutcome, readOwnFields, tokenOf } from '../../lock/index.js'
 import { numbered } from '../../options/index.js'
 import { type LifecycleModel, troubleOf } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
@@ -25,17 +25,33 @@ export const isWatching = ({ done, size }: OperationTrial): boolean => done >= s
 /** The fields of a document to be kept before it is acted on. */
 export const trialFields = ({ settings }: LifecycleModel): Document => ({
   ...{ ...LEASE_FIELDS, _id: 1, phase: 1, fence: 1 },
-  [`${settings.progress}.error`]: 1,
+  ...Object.fromEntries(['error', 'history.outcome', 'history.by'].map((name) => [`${settings.progress}.${name}`, 1])),
 })
 
 /** What is kept of a document before it is acted on. */
 export const trialBefore = (document: Document, model: LifecycleModel): Omit<TrialDocument, 'id'> => ({
   fence: fenceOf(document),
   cause: troubleOf(document, model)?.cause ?? null,
+  known: [tokenOf(document), lastStepOf(document, model)].filter((token) => token !== null),
 })
+
+/** What a claim without a step records, or others than holders do, or a step that goes on. */
+const NO_OUTCOMES: ReadonlySet<unknown> = new Set<RecordedOutcome>([
+  ...(['released', 'owner', 'checkpoint', 'rule', 'deadline', 'remove'] as const),
+])
+
+/** The token under which the outcome of a document's last step is recorded; null: there is none. */
+function lastStepOf(document: Document, { settings }: LifecycleModel): string | null {
+  const history: unknown = Object(document[settings.progress])['history']
+  const entries = (Array.isArray(history) ? history : []).map((entry) => Object(entry) as Document)
+  const by: unknown = entries.findLast(({ outcome }) => !NO_OUTCOMES.has(outcome))?.['by']
+  return typeof by === 'string' ? by : null
+}
 
 /** A document without a usable fence was never claimed. */
 const fenceOf = ({ fence }: Document): number => (typeof fence === 'number' ? fence : 0)
+
+const NEVER_CLAIMED = { fence: 0, cause: null, known: [] }
 
 /** The trial after a page of its batch. */
 export function trialAfter(
@@ -43,7 +59,7 @@ export function trialAfter(
   { ids, before = [] }: OperationPage,
   acts: readonly Acted[],
 ): OperationTrial {
-  const done = ids.flatMap((id, i) => (acts[i] === 'done' ? [{ id, ...(before[i] ?? { fence: 0, cause: null }) }] : []))
+  const done = ids.flatMap((id, i) => (acts[i] === 'done' ? [{ id, ...(before[i] ?? NEVER_CLAIMED) }] : []))
   return { ...trial, done: trial.done + done.length, watched: [...trial.watched, ...done].slice(0, MOST_WATCHED) }
 }
 
@@ -112,10 +128,12 @@ export async function watchBatch(
   }
 }
 
-function resultOf({ fence }: TrialDocument, document: Document | undefined, model: LifecycleModel) {
+/** A claim alone raises the fence: it may be let go of without a step. So the outcome of a new one has to be there. */
+function resultOf({ fence, known }: TrialDocument, document: Document | undefined, model: LifecycleModel) {
   // Its own step or a person has removed it.
   if (!document) return { isOpen: false, trouble: undefined }
-  const isOpen = fenceOf(document) <= fence || hasToken(document)
+  const step = lastStepOf(document, model)
+  const isOpen = fenceOf(document) <= fence || hasToken(document) || step === null || known.includes(step)
   return { isOpen, trouble: isOpen ? undefined : troubleOf(document, model) }
 }
 
