@@ -41,6 +41,8 @@ export interface DutyToTake {
   readonly name: string
   /** The interval in milliseconds, or an expression over the duty's document. */
   readonly everyMs: number | Document
+  /** The time that it may take, in milliseconds: while it runs no other replica takes it earlier, however short its interval is. Default: 0 */
+  readonly mostMs?: number
 }
 
 /** A duty as it stands, taken or not. */
@@ -64,12 +66,19 @@ export async function takeDuties(
 ): Promise<string[]> {
   const collection = dutiesOf(db)
   const names = duties.map(({ name }) => name)
-  const everyMs = { $arrayElemAt: [duties.map((one) => one.everyMs), { $indexOfArray: [literal(names), '$_id'] }] }
+  const ofEach = (values: readonly unknown[]) => ({
+    $arrayElemAt: [values, { $indexOfArray: [literal(names), '$_id'] }],
+  })
+  const everyMs = ofEach(duties.map((one) => one.everyMs))
+  const mostMs = ofEach(duties.map((one) => one.mostMs ?? 0))
+  const turnMs = { $cond: [{ $isNumber: '$tookMs' }, everyMs, { $max: [everyMs, mostMs] }] }
   // Another's command may have begun a moment later and be executed first: that is no step of the clock.
-  const isAhead = { $gt: ['$begunAt', { $add: ['$$NOW', everyMs] }] }
-  const isLate = { $or: [{ $lte: [{ $add: ['$begunAt', everyMs] }, '$$NOW'] }, isAhead] }
+  const isAhead = { $gt: ['$begunAt', { $add: ['$$NOW', turnMs] }] }
+  const isLate = { $or: [{ $lte: [{ $add: ['$begunAt', turnMs] }, '$$NOW'] }, isAhead] }
   const isDue = { $cond: [{ $eq: [{ $type: '$begunAt' }, 'date'] }, isLate, true] }
-  const before = { previous: { $ifNull: ['$begunAt', null] } }
+  const before = {
+    previous: { begunAt: { $ifNull: ['$begunAt', null] }, tookMs: { $ifNull: ['$tookMs', null] } },
+  }
   const taken = [
     { $set: { begunAt: '$$NOW', ...before, ...fieldsOf({ by, shift, tookMs: null, error: null }), everyMs } },
   ]
@@ -115,7 +124,9 @@ export async function endDuties(
     },
   }))
   const filter = { _id: { $in: [...left] }, ...isMine }
-  const givenBack = { updateMany: { filter, update: [{ $set: { begunAt: '$previous' } }] } }
+  const givenBack = {
+    updateMany: { filter, update: [{ $set: { begunAt: '$previous.begunAt', tookMs: '$previous.tookMs' } }] },
+  }
   const all = left.length > 0 ? [...updates, givenBack] : updates
   if (all.length > 0) await dutiesOf(db).bulkWrite(all, { ordered: false, maxTimeMS: MOST_MS })
 }

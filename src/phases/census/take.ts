@@ -29,6 +29,8 @@ import { countOf } from './tally.js'
 
 /** A census that takes longer is given up: the database has other things to do. */
 const MOST_CENSUS_MS = 60_000
+/** The same with the commands that were under way, and the writes. */
+export const CENSUS_WITHIN_MS = MOST_CENSUS_MS + 20_000
 /** The most phases that the lifecycle doesn't have that are counted one by one. */
 const MOST_UNKNOWN = 50
 const LONGEST_PHASE = 200
@@ -113,7 +115,8 @@ export async function takeCensus(
     })
   }
   requireTime()
-  if (hasOthers || !isPlain) phases.push(...(await others(request, { collection, placeOf, isPlain, findings })))
+  if (hasOthers || !isPlain)
+    phases.push(...(await others(request, { collection, placeOf, isPlain, findings, requireTime })))
   const ends = [...model.phases.keys(), removedPhase(model.name)]
   const givenUp = await givenUpOutboxes(collection, { ...terms, callbacks: model.settings.callbacks }, ends, SOME)
   const lists = findings.lists((cause) => before.firstSeen.get(cause))
@@ -185,18 +188,21 @@ interface OtherPlaces {
   /** True if no phase is an array. */
   readonly isPlain: boolean
   readonly findings: Findings
+  readonly requireTime: () => void
 }
 
 /** The documents that are in none of the lifecycle's phases: removed ones, and those that no replica claims. */
 async function others(
   { db, model }: CensusRequest,
-  { collection, placeOf, isPlain, findings }: OtherPlaces,
+  { collection, placeOf, isPlain, findings, requireTime }: OtherPlaces,
 ): Promise<PhaseCensus[]> {
   const found = await phasesIn(collection)
   const rows: PhaseCensus[] = []
   const stray = await strayPhases(db, model, found)
-  for (const phase of stray.slice(0, MOST_UNKNOWN))
+  for (const phase of stray.slice(0, MOST_UNKNOWN)) {
+    requireTime()
     rows.push(rowOf(phase, 'unknown', await countResting(placeOf(phase), findings)))
+  }
   const left = stray.length - MOST_UNKNOWN
   if (left > 0) rows.push(rowOf(`(${left} further phases)`, 'unknown', only({ n: left, more: true })))
   const removed = removedPhase(model.name)

@@ -6,7 +6,7 @@ import type { Census } from '../../census/census.js'
 import { censusEvery, censusEveryMs } from '../../census/interval.js'
 import { type CensusOfDuty, storeCensuses } from '../../census/store.js'
 import { type CensusMemory, newMemory } from '../../census/survey.js'
-import { takeCensus, type Unclaimed } from '../../census/take.js'
+import { CENSUS_WITHIN_MS, takeCensus, type Unclaimed } from '../../census/take.js'
 import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 
 /** The duty that counts the documents of a lifecycle; each lifecycle has its own, because a replica need not run all of them. */
@@ -45,6 +45,7 @@ export class CensusDuties {
         name,
         everyMs: censusEveryMs(this.costMs.get(name) ?? 0, reader, sweepEveryMs),
         everyOnServer: censusEvery(reader, sweepEveryMs),
+        mostMs: CENSUS_WITHIN_MS,
         run: () => this.take(one, name),
       }
     })

@@ -49,6 +49,8 @@ interface DutyToDo {
   readonly everyMs: number
   /** The interval as the server judges it, where the duty's document says more than this process knows. Default: `everyMs`. */
   readonly everyOnServer?: number | Document
+  /** The time that it may take, where its interval may be shorter. */
+  readonly mostMs?: number
   readonly run: (shift: Shift) => Promise<object>
   /** True if there is anything to do. Default: true. */
   readonly isNeeded?: () => boolean
@@ -140,7 +142,11 @@ export class Duties {
     this.shifts += 1
     const shift = { by: identity, shift: this.shifts }
     const takenAtMs = clock.monotonicMs()
-    const asked = duties.map(({ name, everyMs, everyOnServer = everyMs }) => ({ name, everyMs: everyOnServer }))
+    const asked = duties.map(({ name, everyMs, everyOnServer = everyMs, mostMs }) => ({
+      ...{ name, everyMs: everyOnServer },
+      // It may begin at the end of the shift.
+      ...(mostMs !== undefined && { mostMs: SHIFT_MS + mostMs }),
+    }))
     const names = new Set(await takeDuties(db, asked, shift, (duty) => this.censuses.saw(duty)))
     const left = duties.filter(({ name }) => names.has(name))
     const ended: DutyEnd[] = []
