@@ -45,7 +45,7 @@ describe('an operation on many documents', () => {
     expect(await things.countDocuments({ lockedAt: new Date(0) })).toBe(450)
     const woken = await things.findOne({ _id: 'd00007' })
     expect(woken).toEqual({
-      ...{ _id: 'd00007', phase: 'Creating', lockedAt: new Date(0) },
+      ...{ _id: 'd00007', phase: 'Creating', lockedAt: new Date(0), updatedAt: expect.any(Date) }, // due since now
       progress: { waitingFor: 'rain', operations: [ended._id] },
     })
     expect(await things.findOne({ _id: 'held' })).toEqual({ _id: 'held', phase: 'Creating', ...HELD })
