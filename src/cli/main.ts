@@ -18,6 +18,7 @@ if (major < 22 || (major === 22 && minor < 19)) {
   const { runCli } = await import('./run.js')
   const code = await runCli(process.argv.slice(2))
   if (code !== 0) process.exitCode = code
-  // Everything of ours is closed here: resources that a user's module may have left open must not keep the command alive.
-  setTimeout(() => process.exit(), 500).unref()
+  // Everything of ours is closed here: resources that a user's module may have left open must not keep the command alive. A reader that is slower
+  // than that gets all of the output.
+  process.stdout.write('', () => setTimeout(() => process.exit(), 500).unref())
 }

@@ -56,7 +56,7 @@ const options = (types: t.Fields) => ['options', mayBe(types)] as const
 const request = (types: t.Fields) => ['request', t.partOf(types)] as const
 
 const SEEN = { seen: text }
-const FRESH = { fresh: flag }
+const FRESH = { fresh: flag, takeMissing: flag }
 const FORCE = { force: flag, ...SEEN }
 const BY = { by: aText, reason: text }
 const WAIT = t.whole(0, 24 * 3_600_000)

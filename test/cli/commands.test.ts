@@ -76,10 +76,10 @@ describe('the commands on documents', () => {
     ])
     const counts = await run(['list'])
     expect(counts.out.split('\n')).toEqual([
-      'LIFECYCLE  PHASE              DOCUMENTS  DUE  HELD  SLEEPING  PARKED',
-      'thing      Creating           4          1    1     1         1',
-      'thing      Created            1               -               -',
-      'thing      Creatng (unknown)  1               -               -',
+      'LIFECYCLE  PHASE              DOCUMENTS  DUE  HELD  SLEEPING  FAILING  PARKED',
+      'thing      Creating           4          1    1     1         -        1',
+      'thing      Created            1               -                        -',
+      'thing      Creatng (unknown)  1               -                        -',
       '',
     ])
     const all = await run(['list', 'thing'])

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
+import { sleep } from '../../src/time/index.js'
 import { useCliFolder } from './cli-process.js'
 
 jest.setTimeout(240_000)
@@ -93,5 +94,16 @@ describe('completion', () => {
     expect(complete('list api-gateway --par')).toEqual(['--parked'])
     expect(complete('locks re')).toEqual(['release'])
     expect(complete('locks release x --y')).toEqual(['--yes'])
+  })
+
+  test('a reader that is slow gets all of the script', async () => {
+    const whole = (await folder().run(['completion', 'fish'])).out
+    const slow = folder().phaselock(['completion', 'fish'])
+    slow.child.stdout!.pause()
+    // The command's own patience with what a user's module leaves open is half a second.
+    await sleep(2_000)
+    slow.child.stdout!.resume()
+    expect(await slow.exited).toBe(0)
+    expect(slow.out).toBe(whole)
   })
 })

@@ -130,7 +130,7 @@ describe('the command line on the lifecycles of an app, none of which it ships',
 
     const replicas = await run('replicas')
     expect(replicas.out).toMatch(
-      /^REPLICA +VERSION +LIFECYCLES \(HELD, FREE\) +TICK +SEEN\napi~\w+ +[\d.]+ +box \(\d+, \d+\), parcel \(\d+, \d+\) +\d+ ms +\S.*\n$/,
+      /^REPLICA +APP +PHASELOCK +LIFECYCLES \(HELD, FREE\) +TICK +SEEN\napi~\w+ +\S+ +[\d.]+ +box \(\d+, \d+\), parcel \(\d+, \d+\) +\d+ ms +\S.*\n$/,
     )
     const [listed] = (await run('replicas', '--json')).json() as { name: string }[]
     expect(listed).toMatchObject({ lifecycles: [{ name: 'box' }, { name: 'parcel' }], live: true })
@@ -356,7 +356,7 @@ describe('--watch', () => {
     await json.printed(/\n.*\n/)
     await boxes.insertOne({ _id: 'b2', phase: 'Packed' })
     await list.printed(/b1 .*\nb2 /)
-    await json.printed(/"documents":2/)
+    await json.printed(/"documents":\{"n":2\}/)
     for (const one of [list, json, show]) one.child.kill('SIGINT')
     expect(await Promise.all([list.exited, json.exited, show.exited])).toEqual([0, 0, 0])
     for (const line of json.out.trimEnd().split('\n')) expect(JSON.parse(line)).toMatchObject([{ lifecycle: 'box' }])

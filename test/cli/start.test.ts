@@ -76,8 +76,11 @@ describe('phaselock start on a server', () => {
     const [, url] = await replica.printed(/^ {2}http +(http:\S+)\/livez/m)
     expect((await fetch(`${url}/livez`)).status).toBe(200)
     expect((await fetch(`${url}/readyz`)).status).toBe(200)
-    expect(await (await fetch(`${url}/metrics`)).text()).toMatch(
-      /^phaselock_documents_due\{lifecycle="thing",phase="Creating"\} 0$/m,
+    // The first census comes within seconds.
+    await eventually(async () =>
+      expect(await (await fetch(`${url}/metrics`)).text()).toMatch(
+        /^phaselock_documents_due\{lifecycle="thing",phase="Creating"\} 0$/m,
+      ),
     )
     await withSlowStep(replica)
     replica.child.kill('SIGTERM')

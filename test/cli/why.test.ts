@@ -57,7 +57,7 @@ describe('why, --dry-run and --seen', () => {
     const woken = await run('wake', 'asleep', '--dry-run')
     expect(woken).toMatchObject({ code: 0, err: '' })
     expect(woken.out).toMatch(
-      /^thing asleep: it would change lockedAt \(--dry-run: it was not\)\n {2}lockedAt: \S+ -> 1970-01-01T00:00:00\.000Z\nThen: Due/,
+      /^thing asleep: it would change lockedAt, updatedAt \(--dry-run: it was not\)\n {2}lockedAt: \S+ -> 1970-01-01T00:00:00\.000Z\n {2}updatedAt: - -> \S+\nThen: Due/,
     )
     expect(woken.out).toMatch(/--seen [0-9a-f]{24}\n$/)
     const unparked = await run('unpark', 'parked', '--by', 'ana', '--dry-run', '--json')

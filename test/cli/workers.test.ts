@@ -77,7 +77,11 @@ describe('phaselock start --workers', () => {
     await eventually(async () => {
       expect(await (await fetch(`${http}/readyz`)).json()).toMatchObject({ info: { replica: { paused: [paused] } } })
     }, WITHIN)
-    const metrics = await (await fetch(`${http}/metrics`)).text()
+    const metrics = await eventually(async () => {
+      const text = await (await fetch(`${http}/metrics`)).text()
+      expect(text).toMatch(/^phaselock_documents_due\{/m) // the first census comes within seconds
+      return text
+    }, WITHIN)
     expect(metrics).toMatch(/^phaselock_workers\{which="working"\} 2$/m)
     expect(metrics).toMatch(/^phaselock_worker_restarts_total 1$/m)
     expect(metrics).toMatch(/^phaselock_documents_due\{lifecycle="thing",phase="Creating"\} 0$/m)

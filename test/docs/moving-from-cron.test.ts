@@ -288,7 +288,7 @@ describe('the old task service and the lifecycle side by side', () => {
       expect(said('phaselock list')).toMatch(/^website +Created +11 /m)
       expect(said('--parked --failing')).toMatch(/^website +(mill|farm)\.example\.org +Creating +Running +parked/m)
       expect(said('show')).toMatch(/^website shop\.example\.org: Created\nRests in Created/)
-      expect(said('replicas')).toMatch(/^new~\w+ +\S+ +website /m)
+      expect(said('replicas')).toMatch(/^new~\w+ +\S+ +\S+ +website /m)
       expect(said('unpark')).toMatch(
         /^website mill\.example\.org: unparked by .*\nwebsite farm\.example\.org: unparked by /,
       )

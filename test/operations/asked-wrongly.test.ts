@@ -118,12 +118,12 @@ describe('each function that acts on a system', () => {
     undoOperation: ['x', by],
     workOnOperations: [[]],
     checkDatabase: [],
-    causes: [{ fresh: true }],
+    causes: [{ fresh: true, takeMissing: true }],
     causeNamed: ['3f9a0c1b22d4'],
     ackCause: ['3f9a0c1b22d4', { by: 'ana', until: '4h', note: 'n' }],
     unackCause: ['3f9a0c1b22d4'],
-    censusFor: [{ fresh: true }],
-    countPhases: [{ fresh: true }],
+    censusFor: [{ fresh: true, takeMissing: true }],
+    countPhases: [{ fresh: true, takeMissing: true }],
     findDocument: [ref],
     showDocument: [ref],
     listDocuments: [{ lifecycle: 'thing', phase: 'Creating', state: 'x', parked: true, on: 'x', limit: 5 }],
@@ -143,7 +143,7 @@ describe('each function that acts on a system', () => {
       { action: 'set-state', ref: { id: 'a', lifecycle: 'thing' }, state: 'Deleted', seen: '0'.repeat(24), ...by },
     ],
     operationsOpen: [],
-    systemStatus: [{ fresh: true }],
+    systemStatus: [{ fresh: true, takeMissing: true }],
   }
   const ASKS_A_CLUSTER = ['findOrphans', 'listRegions', 'removeRegion']
 

@@ -36,7 +36,7 @@ export function registerCount(program: Command, context: CliContext): void {
 
 /** Prints the documents of each phase by condition, as the last census counted them. */
 export async function printCounts(output: Output, system: System, options: Options & CensusRequest): Promise<void> {
-  const read = await censusFor(system, options)
+  const read = await censusFor(system, { fresh: options.fresh, takeMissing: true })
   const counts = phaseCounts(read)
   if (options.json) return output.json(counts)
   const shown = counts.filter(({ documents }) => documents.n > 0)

@@ -27,7 +27,7 @@ export function registerStatus(program: Command, context: CliContext): void {
       const problems = await lookAtSystem(context, options, async (system) => {
         let last: SystemStatus | undefined
         await watching(context, options, async (output) => {
-          last = await systemStatus(system, options)
+          last = await systemStatus(system, { fresh: options.fresh, takeMissing: true })
           if (options.json) output.json(last)
           else print(output, last)
         })

@@ -49,6 +49,8 @@ export function ageToSay({ at }: Pick<Census, 'at'>, now: Date): number | undefi
 export interface CensusRequest {
   /** True to take a census in this process now, which reads what a replica's census does. It isn't stored. Default false. */
   readonly fresh?: boolean | undefined
+  /** True to take one of each lifecycle that has none: no replica runs it, or it has just started. It isn't stored. Default false. */
+  readonly takeMissing?: boolean | undefined
 }
 
 /**
@@ -58,7 +60,7 @@ export interface CensusRequest {
  */
 export async function censusFor(
   system: Pick<System, 'db' | 'models'>,
-  { fresh = false }: CensusRequest = {},
+  { fresh = false, takeMissing = false }: CensusRequest = {},
 ): Promise<CensusRead> {
   if (fresh) return takenNow(system)
   const { db, models } = system
@@ -73,11 +75,18 @@ export async function censusFor(
   await lookAtCensus(db).catch((error: unknown) => (isServerError(error) ? undefined : Promise.reject(error)))
   const missing = names.filter((name) => !read.census.has(name))
   const why = refused ?? 'no replica has taken one yet: none runs it, it has just started, or it is of an older version'
-  const found = names.flatMap((name) => [[name, read.census.get(name)] as const].filter(([, one]) => one))
+  const isTaken = takeMissing && refused === undefined && missing.length > 0
+  const taken = isTaken
+    ? await takenNow({ db, models: models.filter(({ name }) => missing.includes(name)) })
+    : undefined
+  const found = names.flatMap((name) => {
+    const one = read.census.get(name) ?? taken?.census.get(name)
+    return one ? [[name, one] as const] : []
+  })
   return {
-    census: new Map(found as (readonly [string, Census])[]),
-    now: read.now ?? (await serverNow(system)),
-    without: new Map(missing.map((name) => [name, why])),
+    census: new Map(found),
+    now: taken?.now ?? read.now ?? (await serverNow(system)),
+    without: taken?.without ?? new Map(missing.map((name) => [name, why])),
   }
 }
 
