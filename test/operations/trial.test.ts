@@ -1,4 +1,4 @@
-import { describe, expect, test } from '@jest/globals'
+import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { Replica, silentLogger } from '../../src/index.js'
 import { operationDefinition } from '../../src/operations/bulk/operation.js'
@@ -13,13 +13,15 @@ import { backDate } from '../../src/testing/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { BulkWorld, IN_AN_HOUR, many, PARKED } from './bulk-world.js'
 
+const opens: (() => void)[] = []
 const gate = () => {
-  let open = () => {}
-  const wait = new Promise<void>((resolve) => {
-    open = resolve
-  })
+  const { promise: wait, resolve: open } = Promise.withResolvers<void>()
+  opens.push(open)
   return { wait, open }
 }
+afterEach(() => {
+  for (const open of opens.splice(0)) open()
+})
 
 /** One more entry of the history. */
 const entry = (outcome: string, by: string): Document => {
@@ -179,6 +181,18 @@ describe('an operation that acts on a few first', () => {
     await Promise.all(replicas.map((one) => look(one)))
     expect(await operationNamed(w.system, _id)).toMatchObject({ condition: 'Parked' })
     expect(await acted()).toBe(5)
+  })
+
+  test('a number and a text of the same digits are two documents', async () => {
+    const ids = [1, 2, ...Array.from({ length: 9 }, (_, i) => String(i + 1))]
+    const { look, record } = await world(ids.map((_id) => ({ _id, phase: 'Creating', ...PARKED })))
+    await look()
+    await record({ 'progress.error': { message: 'no tape' } }, 2)
+    await record({ phase: 'Created' })
+    expect(await look()).toMatchObject({
+      condition: 'Parked',
+      problem: expect.stringContaining('2 failed for the same cause'),
+    })
   })
 
   test('is refused where there is no outcome to wait for', async () => {

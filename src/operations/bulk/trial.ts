@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { hasToken, LEASE_FIELDS, type RecordedOutcome, readOwnFields, tokenOf } from '../../lock/index.js'
+import { hasToken, idKey, LEASE_FIELDS, type RecordedOutcome, readOwnFields, tokenOf } from '../../lock/index.js'
 import { numbered } from '../../options/index.js'
 import { type LifecycleModel, troubleOf } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
@@ -95,11 +95,11 @@ export async function watchBatch(
       .toArray(),
   )
   const found = new Map(
-    (rows as unknown as { document: Document }[]).map(({ document }) => [idText(document['_id']), document]),
+    (rows as unknown as { document: Document }[]).map(({ document }) => [idKey(document['_id']), document]),
   )
   const now = rows[0]?.['now'] as Date | undefined
   const next = { ...trial, done: 0, watched: [], until: null }
-  const results = watched.map((one) => ({ one, ...resultOf(one, found.get(idText(one.id)), model) }))
+  const results = watched.map((one) => ({ one, ...resultOf(one, found.get(idKey(one.id)), model) }))
   const open = results.filter(({ isOpen }) => isOpen)
   const failed = failedAgain(results)
   const what = `the ${watched.length < size ? `${watched.length} watched of ${size}` : watched.length} that it acted on`
