@@ -195,6 +195,17 @@ describe('an operation that acts on a few first', () => {
     })
   })
 
+  test.each([Number.NaN, 1e17, -1, 'x'])('a fence of %p, which no claim has written, is none', async (fence) => {
+    const { w, _id, acted, look } = await world(many(20, { ...PARKED, fence }))
+    await look()
+    expect(await acted()).toBe(5)
+    await w.things.updateMany({ 'progress.operations': _id }, [entry('wait', 'api~5f3a9c#8.1')])
+    expect(await look()).toMatchObject({ problem: expect.stringContaining('5 have recorded nothing yet') })
+    await w.things.updateMany({ 'progress.operations': _id }, { $set: { fence: 1 } })
+    await look()
+    expect(await acted()).toBe(20)
+  })
+
   test('is refused where there is no outcome to wait for', async () => {
     const w = await BulkWorld.of(database.db)
     const request = { action: 'wake', selection: { lifecycle: 'thing', all: true }, by: 'ana' } as const

@@ -48,8 +48,9 @@ function lastStepOf(document: Document, { settings }: LifecycleModel): string | 
   return typeof by === 'string' ? by : null
 }
 
-/** A document without a usable fence was never claimed. */
-const fenceOf = ({ fence }: Document): number => (typeof fence === 'number' ? fence : 0)
+/** A document without a fence that a claim can have written was never claimed. */
+const fenceOf = ({ fence }: Document): number =>
+  typeof fence === 'number' && fence >= 0 && fence < Number.MAX_SAFE_INTEGER ? fence : 0
 
 const NEVER_CLAIMED = { fence: 0, cause: null, known: [] }
 
