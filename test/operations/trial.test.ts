@@ -183,6 +183,21 @@ describe('an operation that acts on a few first', () => {
     expect(await acted()).toBe(5)
   })
 
+  test('killed within the first ones: it leaves those alone of which another step has run since, and tells them from its own', async () => {
+    const { w, _id, acted, look } = await world(100)
+    const { wait, open } = gate()
+    const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
+    const late = killed.runOnce()
+    await eventually(async () => expect(await acted()).toBe(3))
+    await w.things.updateOne({ _id: 'd00003' }, [{ $set: { fence: 5 } }, entry('park', 'api~5f3a9c#8.1')])
+    await backDate(database.db.collection('phaselock.operations'), 60_000)
+    await look()
+    open()
+    await late
+    await killed.stop()
+    expect(await w.things.countDocuments({ _id: 'd00003', 'progress.operations': _id })).toBe(0)
+  })
+
   test('a number and a text of the same digits are two documents', async () => {
     const ids = [1, 2, ...Array.from({ length: 9 }, (_, i) => String(i + 1))]
     const { look, record } = await world(ids.map((_id) => ({ _id, phase: 'Creating', ...PARKED })))

@@ -1,4 +1,4 @@
-import type { Collection, Document } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../../time/index.js'
 import { AS_IT_STANDS } from '../documents/read.js'
 import { idKey } from '../documents/values.js'
@@ -9,6 +9,15 @@ import { ID_INDEX, inProgress, isValidYet, type Terms, withoutClaim } from '../t
 const isSane = {
   $and: [{ $isNumber: '$fence' }, { $gte: ['$fence', 0] }, { $lt: ['$fence', Number.MAX_SAFE_INTEGER] }],
 }
+
+/** The fence of a document that was read; 0: it has none, or one that the next claim restarts. */
+export const fenceOf = ({ fence }: Document): number =>
+  typeof fence === 'number' && fence >= 0 && fence < Number.MAX_SAFE_INTEGER ? fence : 0
+
+/** Matches a document with this fence, as {@link fenceOf} reads it. */
+export const hasFence = (fence: number): Filter<Document> => ({
+  $expr: { $eq: [{ $cond: [isSane, '$fence', 0] }, fence] },
+})
 
 const higher = { $add: [{ $toLong: '$fence' }, 1] }
 

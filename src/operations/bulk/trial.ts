@@ -1,5 +1,13 @@
 import type { Collection, Document } from 'mongodb'
-import { hasToken, idKey, LEASE_FIELDS, type RecordedOutcome, readOwnFields, tokenOf } from '../../lock/index.js'
+import {
+  fenceOf,
+  hasToken,
+  idKey,
+  LEASE_FIELDS,
+  type RecordedOutcome,
+  readOwnFields,
+  tokenOf,
+} from '../../lock/index.js'
 import { numbered } from '../../options/index.js'
 import { type LifecycleModel, troubleOf } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
@@ -47,10 +55,6 @@ function lastStepOf(document: Document, { settings }: LifecycleModel): string | 
   const by: unknown = entries.findLast(({ outcome }) => !NO_OUTCOMES.has(outcome))?.['by']
   return typeof by === 'string' ? by : null
 }
-
-/** A document without a fence that a claim can have written was never claimed. */
-const fenceOf = ({ fence }: Document): number =>
-  typeof fence === 'number' && fence >= 0 && fence < Number.MAX_SAFE_INTEGER ? fence : 0
 
 const NEVER_CLAIMED = { fence: 0, cause: null, known: [] }
 

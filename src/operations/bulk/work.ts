@@ -1,7 +1,7 @@
 import type { Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
-import { idText, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
+import { hasFence, idText, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
 import { type Step, Unavailable } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { registeredLifecycles } from '../system/lifecycles.js'
@@ -68,7 +68,9 @@ export async function workOnPage(
       if (step.signal.aborted) throw step.signal.reason
       if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
       const turned = { number: doc.counts.seen + i, token: tokens?.[i] ?? null }
-      const act = (isAsKept?: Filter<Document>) => action.act(isAsKept ? meaning(acting, isAsKept) : acting, id, turned)
+      // A page that is repeated has its documents as they were when it was turned: in a trial, one that was claimed since is another's.
+      const isAsTurned = before?.[i] && hasFence(before[i].fence)
+      const act = (isAsKept?: Filter<Document>) => action.act(meaning(acting, isAsKept, isAsTurned), id, turned)
       acts[i] = await unlessRefused(() => (kept ? kept.act(id, act) : act()))
     })
   } catch (error) {
@@ -101,10 +103,13 @@ function afterWatch(watched: Watched, step: OperationStep) {
   return step.wait(watched.reason, { for: '1s', set })
 }
 
-/** The same context, restricted to documents that also match a condition. */
-const meaning = (acting: Acting, also: Filter<Document>): Acting => ({
+/** The same context, restricted to documents that also match these conditions. */
+const meaning = (acting: Acting, ...also: readonly (Filter<Document> | undefined)[]): Acting => ({
   ...acting,
-  operating: { ...acting.operating, where: { $and: [acting.operating.where, also] } },
+  operating: {
+    ...acting.operating,
+    where: { $and: [acting.operating.where, ...also.filter((one) => one !== undefined)] },
+  },
 })
 
 /** Reads the state from the database, because the steps of a chain see their owner's fields as they were some time ago. */
