@@ -198,6 +198,21 @@ describe('an operation that acts on a few first', () => {
     expect(await w.things.countDocuments({ _id: 'd00003', 'progress.operations': _id })).toBe(0)
   })
 
+  test('killed within the first ones, of which some are gone since: those count too, and the first batch is no larger', async () => {
+    const { w, _id, acted, look } = await world(100)
+    const { wait, open } = gate()
+    const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
+    const late = killed.runOnce()
+    await eventually(async () => expect(await acted()).toBe(3))
+    await w.things.deleteMany({ 'progress.operations': _id })
+    await backDate(database.db.collection('phaselock.operations'), 60_000)
+    expect(await look()).toMatchObject({ problem: expect.stringContaining('2 have recorded nothing yet') })
+    open()
+    await late
+    await killed.stop()
+    expect(await acted()).toBe(2)
+  })
+
   test('a number and a text of the same digits are two documents', async () => {
     const ids = [1, 2, ...Array.from({ length: 9 }, (_, i) => String(i + 1))]
     const { look, record } = await world(ids.map((_id) => ({ _id, phase: 'Creating', ...PARKED })))

@@ -72,7 +72,7 @@ export interface TrialDocument {
 export interface OperationTrial {
   /** The number of documents of the present batch. */
   readonly size: number
-  /** The number of these that it has acted on. Once it is `size`, they are watched. */
+  /** The number of these that it has acted on, or may have before it was killed. Once it is `size`, they are watched. */
   readonly done: number
   /** Those of the batch that it has acted on: the first 200. */
   readonly watched: readonly TrialDocument[]

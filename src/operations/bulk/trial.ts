@@ -58,14 +58,23 @@ function lastStepOf(document: Document, { settings }: LifecycleModel): string | 
 
 const NEVER_CLAIMED = { fence: 0, cause: null, known: [] }
 
-/** The trial after a page of its batch. */
+/**
+ * The trial after a page of its batch. What a repeated page leaves alone may have been acted on before: it counts as well, else the batch would be
+ * larger than said. Only what has the mark of the operation is watched.
+ */
 export function trialAfter(
   trial: OperationTrial,
   { ids, before = [] }: OperationPage,
   acts: readonly Acted[],
+  isRepeated: boolean,
 ): OperationTrial {
   const done = ids.flatMap((id, i) => (acts[i] === 'done' ? [{ id, ...(before[i] ?? NEVER_CLAIMED) }] : []))
-  return { ...trial, done: trial.done + done.length, watched: [...trial.watched, ...done].slice(0, MOST_WATCHED) }
+  const maybe = isRepeated ? acts.filter((act) => typeof act === 'object' && 'skipped' in act).length : 0
+  return {
+    ...trial,
+    done: trial.done + done.length + maybe,
+    watched: [...trial.watched, ...done].slice(0, MOST_WATCHED),
+  }
 }
 
 /** What a look at the watched documents of a batch says. */

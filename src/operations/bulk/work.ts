@@ -83,7 +83,7 @@ export async function workOnPage(
   const tookMs = () => systemClock.monotonicMs() - startedMs
   await sleep(Math.max(0, (ids.length / doc.rate) * 1_000 - tookMs()), { signal: step.signal })
   const cursor = ids.length > 0 ? { id: ids.at(-1) } : (doc.cursor ?? null)
-  const tried = trial && trialAfter(trial, { ids, ...(before && { before }) }, acts)
+  const tried = trial && trialAfter(trial, { ids, ...(before && { before }) }, acts, page.isRepeated)
   const set: Fields = {
     ...result.fields(),
     ...(tried && { trial: tried }),
