@@ -14,18 +14,21 @@ export function claimOf(token: string): string | undefined {
   return parts && `${parts.replica}#${parts.claim}`
 }
 
-/** Finds the claim that a document is held under now; undefined: there is no such document. */
+/** Finds the token and the claim that a document is held under now; undefined: there is no such document. */
 export async function heldUnder(
   collection: Collection,
   id: unknown,
   settings: Parameters<typeof leaseStateOf>[1],
   where: Filter<Document> = {},
-): Promise<{ readonly _id: unknown; readonly claim: string | undefined } | undefined> {
+): Promise<
+  { readonly _id: unknown; readonly token?: string | undefined; readonly claim: string | undefined } | undefined
+> {
   const pipeline = [{ $match: { _id: id, $and: [where] } }, { $project: { ...LEASE_FIELDS, now: '$$NOW' } }]
   const [found] = await asReadable((how) => collection.aggregate(pipeline, how).toArray())
   if (!found) return undefined
   const state = leaseStateOf(found, settings, found['now'])
-  return { _id: found['_id'], claim: state.kind === 'held' && state.by !== undefined ? claimOf(state.by) : undefined }
+  const token = state.kind === 'held' ? state.by : undefined
+  return { _id: found['_id'], token, claim: token === undefined ? undefined : claimOf(token) }
 }
 
 const known = arrayAt('$cancels')

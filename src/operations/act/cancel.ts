@@ -1,11 +1,11 @@
 import { claimOf, tokenOf } from '../../lock/index.js'
 import type { OwnerClient } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
-import { type DocumentRef, documentMeant, type Found, readDocuments } from '../inspect/find.js'
+import { type DocumentRef, documentMeant, type Found, holderOf, readDocuments } from '../inspect/find.js'
 import { changedSince, requireSeen, requireStillSeen } from '../inspect/seen.js'
 import { recorded } from '../system/audit.js'
 import { Refused } from '../system/errors.js'
-import { inForceIn, modelOf, runsOf, type System } from '../system/system.js'
+import { inForceIn, modelOf, runsOf, type System, termsInForce } from '../system/system.js'
 import { type AsSeen, asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
 import { onSchedules } from './schedules.js'
 
@@ -44,21 +44,23 @@ export interface CancelRequested extends AsSeen {
 export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
   const found = await documentMeant(system, ref)
   const { by, reason, seen } = request
-  const { condition, lifecycle } = found
+  const { lifecycle } = found
+  const model = modelOf(system, lifecycle)
+  const terms = (await termsInForce(system.db, [model]))(model)
   const where = await requireSeen(system, found, seen)
   const _id = found.document['_id'] as never
   if (found.document['started'] !== undefined && (await isRunStopped(system, found, request)))
     return ended(system, found, request, null, (now) => now.document['phase'] !== 'Running')
-  const ask = (owner: OwnerClient) => owner.cancel(_id, { by, reason, audit: system.audit !== undefined })
-  const verdict = await asOwner(system, lifecycle, ask, where)
+  const ask = (owner: OwnerClient) => owner.askToStop(_id, { by, reason, audit: system.audit !== undefined })
+  const { verdict, token } = await asOwner(system, lifecycle, ask, where)
   if (verdict !== 'asked') await requireStillSeen(system, found, seen)
-  if (verdict === 'notHeld' && seen !== undefined && condition.kind === 'held')
+  if (verdict === 'notHeld' && seen !== undefined && holderOf(found, terms) !== undefined)
     throw await askedBefore(system, found, seen)
   if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
-  if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
-  const claim = claimOf(condition.by)
-  const isOver = (now: Found) => now.condition.kind !== 'held' || claimOf(now.condition.by) !== claim
-  return ended(system, found, request, condition.by, isOver)
+  if (token === null) throw whyNotAsked(found, verdict)
+  const claim = claimOf(token)
+  const isOver = (now: Found) => claimOf(holderOf(now, terms) ?? '') !== claim
+  return ended(system, found, request, token, isOver)
 }
 
 /** Waits until the step or run that was asked to stop has ended, for at most `waitMs`. */

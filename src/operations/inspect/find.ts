@@ -1,5 +1,14 @@
 import type { Document, Filter } from 'mongodb'
-import { type CancelRequest, claimOf, idKey, type Pause, Paused, readOwnFields } from '../../lock/index.js'
+import {
+  type CancelRequest,
+  claimOf,
+  idKey,
+  leaseStateOf,
+  type Pause,
+  Paused,
+  readOwnFields,
+  type Terms,
+} from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { idSpelt, idsMeantBy } from '../system/document-id.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
@@ -70,6 +79,12 @@ export function foundIn(model: LifecycleModel, { terms, pauses, cancels }: InFor
     const why = pause ? pauses.map(whyPaused).join('; ') : whyOf(document, model, condition, now)
     return { lifecycle: model.name, document, condition, explanation, why, pause, now }
   }
+}
+
+/** The token that a document is held under, in whatever phase it is: one that this version lacks may be another version's. */
+export function holderOf({ document, now }: Found, terms: Terms): string | undefined {
+  const state = leaseStateOf(document, terms, now)
+  return state.kind === 'held' ? state.by : undefined
 }
 
 /** The owner's request to the holder of a document. */

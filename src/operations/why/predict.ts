@@ -16,7 +16,7 @@ import {
 } from '../../lock/index.js'
 import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/index.js'
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
-import { type DocumentRef, documentMeant, foundIn } from '../inspect/find.js'
+import { type DocumentRef, documentMeant, type Found, foundIn, holderOf } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
 import { UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
@@ -208,7 +208,7 @@ async function removed(judged: Judged, { by, force }: PredictedAction & { action
 function cancelled(judged: Judged, { by = 'owner', reason }: PredictedAction & { action: 'cancel' }): Outcome {
   const { found, inForce, system, model } = judged
   const { condition, document, lifecycle } = found
-  const claim = condition.kind === 'held' ? claimOf(condition.by) : undefined
+  const claim = claimOf(holderOf(found, inForce.terms) ?? '')
   if (claim === undefined) {
     const name = nameOf({ lifecycle, _id: document['_id'] })
     return { kind: 'refused', text: `${name} can't be cancelled: no step of it runs (it is ${condition.kind})` }

@@ -70,7 +70,7 @@ import type {
 } from './owner-types.js'
 import { writesOf } from './predicted-writes.js'
 import { removeAndWake } from './removal.js'
-import { askToStop } from './stop.js'
+import { askToStop, type Stopped } from './stop.js'
 
 const ownerParts = t.object({
   db: t.aDatabase,
@@ -262,21 +262,26 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
+    return (await this.askToStop(id, options)).verdict
+  }
+
+  /**
+   * The same, with the token of the holder that was asked; null: none was.
+   * @internal
+   */
+  async askToStop(id: IdOf<Doc>, options: CancelOptions): Promise<Pick<Stopped, 'verdict' | 'token'>> {
     checkId('cancel', id)
     const { by, reason = null, audit, evenIdle = false } = checkOptions('cancel', cancelOptions, options)
+    let asked: string | null = null
     const act = async () => {
       const { where } = this
-      const { verdict, ring } = await askToStop(this.db, this.model, { id, by, reason, evenIdle, where })
+      const { verdict, token, ring } = await askToStop(this.db, this.model, { id, by, reason, evenIdle, where })
       if (ring.length > 0) this.rings.look({}, ring)
+      asked = token
       return verdict
     }
-    return this.audit.recordOn(
-      id,
-      audit ? { audit: { by, reason: reason ?? undefined } } : {},
-      'cancel',
-      act,
-      undefined,
-    )
+    const audited = audit ? { audit: { by, reason: reason ?? undefined } } : {}
+    return { verdict: await this.audit.recordOn(id, audited, 'cancel', act, undefined), token: asked }
   }
 
   /**

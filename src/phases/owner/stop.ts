@@ -36,6 +36,8 @@ interface Stop {
 
 export interface Stopped {
   readonly verdict: CancelResult
+  /** The token of the document's holder, which was asked; null: none was. */
+  readonly token: string | null
   /** The lifecycles whose replicas have something to do now. */
   readonly ring: readonly string[]
 }
@@ -48,9 +50,11 @@ export async function askToStop(
 ): Promise<Stopped> {
   const stop = new StopAll(db, who)
   const verdict = await stop.document(model, id, evenIdle, where)
-  if (!evenIdle || verdict === 'notFound') return { verdict, ring: stop.ring }
+  const { token } = stop
+  if (!evenIdle || verdict === 'notFound') return { verdict, token, ring: stop.ring }
   const below = await stop.childrenOf(model, id)
-  return { verdict: verdict === 'notHeld' || verdict === 'stopped' ? (below ?? verdict) : verdict, ring: stop.ring }
+  const worst = verdict === 'notHeld' || verdict === 'stopped' ? (below ?? verdict) : verdict
+  return { verdict: worst, token, ring: stop.ring }
 }
 
 /**
@@ -60,6 +64,8 @@ export async function askToStop(
  * person or their owner goes on with one. So a document is stopped before its children are looked for: parked, it inserts no more of them.
  */
 class StopAll {
+  /** The token of the document's holder, once it was asked. */
+  token: string | null = null
   private readonly rung = new Set<string>()
   private readonly seen = new Set<string>()
   private children: Promise<readonly LifecycleModel[]> | undefined
@@ -83,7 +89,11 @@ class StopAll {
     const documents = protocolCollection(this.db, model.collection)
     const held = await heldUnder(documents, id, { ...model.settings, lockTimeoutMs: terms.lockTimeoutMs }, where)
     const isFirst = where !== undefined && Object.keys(where).length > 0
-    if (held?.claim) return this.ask(model, held._id, held.claim, isFirst)
+    if (held?.claim) {
+      const verdict = await this.ask(model, held._id, held.claim, isFirst)
+      if (verdict === 'asked') this.token = held.token ?? null
+      return verdict
+    }
     if (!held || !evenIdle) return held ? 'notHeld' : 'notFound'
     // Else somebody has claimed it meanwhile, or has parked it, or it has ended.
     if (!(await parkIdle(documents, terms, id, endedIn(model), this.why))) return 'notHeld'
