@@ -46,6 +46,21 @@ describe('why, --dry-run and --seen', () => {
     expect(await run('why', 'nothing')).toMatchObject({ code: 3 })
   })
 
+  test('resume --of --dry-run: the end of the pause that is meant', async () => {
+    await things().insertOne({ _id: 'rests', phase: 'Created' })
+    await database.db
+      .collection<{ _id: string }>('phaselock.lifecycles')
+      .insertOne({ _id: 'thing', lockTimeout: 30_000 } as never)
+    for (const by of ['ana', 'ben'])
+      expect(await run('pause', 'thing', 'rests', '--by', by)).toMatchObject({ code: 0, err: '' })
+    const resumed = await run('resume', 'thing', 'rests', '--by', 'ana', '--of', 'ben', '--dry-run')
+    expect(resumed).toMatchObject({
+      code: 0,
+      err: '',
+      out: expect.stringMatching(/^thing rests: the pause by ben would end/),
+    })
+  })
+
   test('--dry-run: what it would change and what comes next; nothing is changed', async () => {
     await things().insertMany([
       { _id: 'asleep', phase: 'Creating', ...ASLEEP },

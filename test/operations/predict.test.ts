@@ -206,6 +206,11 @@ describe('what an action would do', () => {
     expect(await whyDocument(system, ref)).toMatchObject({ blockedBy: 'pause' })
     expect((await predict(system, { action: 'resume', by: 'ana', ref })).why?.blockedBy).not.toBe('pause')
     expect(await predict(system, { action: 'cancel', ref })).toMatchObject({ would: 'refused' })
+    await pauseWork(system, { lifecycle: 'thing', id: 'a', by: 'ben' })
+    expect(await predict(system, { action: 'resume', by: 'ana', of: 'ben', ref })).toMatchObject({
+      text: 'the pause by ben would end',
+    })
+    expect(await predict(system, { action: 'resume', by: 'ana', of: 'cem', ref })).toMatchObject({ would: 'refused' })
   })
 
   test('two operators at once, with what both have seen: one of them acts', async () => {

@@ -42,15 +42,15 @@ export function registerPause(program: Command, context: CliContext): void {
 /** Shows what a pause of one document, or its end, would mean for it. */
 function predicted(
   context: CliContext,
-  options: ScopeOptions & { readonly reason?: string },
+  options: ScopeOptions & { readonly reason?: string; readonly of?: string },
   { id, lifecycle }: PauseScope,
   action: 'pause' | 'resume',
 ): Promise<void> {
   if (id === undefined) throw new UsageError(`expected one document with --dry-run: ${action} <lifecycle> <id>`)
   const by = byFrom(options)
   const named = { ...options, ...(lifecycle !== undefined && { lifecycle }) }
-  const { reason } = options
-  return printPredictions(context, [id], named, action === 'pause' ? { action, by, reason } : { action, by })
+  const { reason, of } = options
+  return printPredictions(context, [id], named, action === 'pause' ? { action, by, reason } : { action, by, of })
 }
 
 /** The options of a pause. */

@@ -40,8 +40,13 @@ export type PredictedAction =
   | { readonly action: 'remove'; readonly by?: string | undefined; readonly force?: boolean | undefined }
   | { readonly action: 'cancel'; readonly by?: string | undefined; readonly reason?: string | undefined }
   | { readonly action: 'pause'; readonly by?: string | undefined; readonly reason?: string | undefined }
-  /** Of a pause that the document is under; by default the widest. */
-  | { readonly action: 'resume'; readonly by?: string | undefined; readonly pause?: Pause | undefined }
+  /** Of a pause of the document: of the person `of`; by default one's own, or the only one there is. `pause`: of this one, of whatever scope. */
+  | {
+      readonly action: 'resume'
+      readonly by?: string | undefined
+      readonly of?: string | undefined
+      readonly pause?: Pause | undefined
+    }
   | {
       readonly action: 'redo'
       readonly by?: string | undefined
@@ -242,7 +247,7 @@ function paused(judged: Judged, request: PredictedAction & { action: 'pause' | '
   const own = inForce.pauses.filter(isOwn)
   const owner = ownerMeant(
     own.map((one) => one.by),
-    { by },
+    { by, of: request.of },
   )
   const ended = request.pause ?? own.find((one) => one.by === owner)
   if (!ended)
