@@ -134,6 +134,36 @@ describe('an action on a document as it was seen', () => {
     expect(entry?.['cancels']).toHaveLength(1)
   })
 
+  test('a renewal changes nothing that was seen, its end does', async () => {
+    const entries = database.db.collection<{ _id: string }>('phaselock.lifecycles')
+    await entries.insertOne({ _id: 'thing', lockTimeout: 30_000 } as never)
+    const renew = () => things().updateOne({ _id: 'a' }, { $set: { lockedAt: new Date(Date.now() + 5_000) } })
+    await things().insertOne({
+      _id: 'a',
+      phase: 'Creating',
+      lockedAt: new Date(),
+      lockedBy: 'api~5f3a9c#7.1',
+      fence: 7,
+    })
+    const before = await seen()
+    const asRead = isAsSeen((await now())!, { progress: 'progress' })
+    await renew()
+    expect(await seen()).toBe(before)
+    expect(await things().countDocuments(asRead as never)).toBe(1)
+    expect(await cancelStep(system(), ref, { by: 'ana', waitMs: 0, seen: before })).toMatchObject({ ended: false })
+    await renew()
+    expect(await setState(system(), ref, 'Deleted', { seen: before })).toMatchObject({ changed: true })
+    const held = await seen()
+    const heldAsRead = isAsSeen((await now())!, { progress: 'progress' })
+    for (const change of [{ $unset: { lockedBy: 1 } }, { $set: { lockedAt: PARKED_AT } }]) {
+      const was = (await now())!
+      await things().updateOne({ _id: 'a' }, change as never)
+      expect(await seen()).not.toBe(held)
+      expect(await things().countDocuments(heldAsRead as never)).toBe(0)
+      await things().replaceOne({ _id: 'a' }, was)
+    }
+  })
+
   test('what is no digest is refused', async () => {
     await things().insertOne({ _id: 'a', phase: 'Creating', ...asleep })
     await expect(wakeDocument(system(), ref, { seen: 'abc' })).rejects.toMatchObject({ name: 'UsageError' })
