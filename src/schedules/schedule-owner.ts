@@ -1,12 +1,11 @@
-import type { Collection, Document } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
-import { cancelText, DUE_AND_NOBODYS, MOST_PAUSES, updateMatching } from '../lock/index.js'
+import { MOST_PAUSES, updateMatching } from '../lock/index.js'
 import { shown, unknownOptions } from '../options/index.js'
-import { StepAborted } from '../phases/index.js'
 import { changedFields, changesBetween, fieldsOf, runOf } from './decide.js'
 import { bareNumbers, readSchedule } from './definition/read-schedule.js'
 import { OWNERS_FIELDS, SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
-import { type Pause, present, type RunDocument } from './documents.js'
+import { type Pause, present } from './documents.js'
 import { anew, isPlanned, SUPERSEDED } from './edit-update.js'
 import { InvalidSchedule, NoSuchSchedule } from './errors.js'
 import {
@@ -21,7 +20,7 @@ import {
   pausing,
   resuming,
 } from './pauses.js'
-import { runErrorOf } from './run-record.js'
+import { runCancel } from './run-cancel.js'
 import { ScheduleBackfills } from './schedule-backfills.js'
 import type {
   By,
@@ -203,20 +202,24 @@ export abstract class ScheduleOwner extends ScheduleBackfills {
   /**
    * Stops a run that waits for the document that it has started. A running step of the document is asked to stop; a document without one is
    * parked. Then the run is Failed, for `cancelled`. A run whose task works in its own step is cancelled like any other step.
+   * @param where only if the run also matches this. Default: whatever it is like
    * @returns true if it waits for a document
    * @example await schedules.cancelRun('nightly@2026-11-21T06:00:00.000Z', { by: 'anna', reason: 'stuck' }) // true
    */
-  async cancelRun(runId: string, { by, reason }: CancelRunOptions): Promise<boolean> {
+  async cancelRun(runId: string, options: CancelRunOptions, where: Filter<Document> = {}): Promise<boolean> {
     requireId(runId)
-    const error = runErrorOf(new StepAborted('cancelled', cancelText({ by, reason: reason ?? null })))
-    const stopping: RunDocument['stopping'] = { why: 'cancelled', by, reason: reason ?? null, error }
-    const waits = { _id: runId, phase: 'Running', started: { $exists: true }, outcome: { $exists: false } } as const
-    // This includes a run that a replica is looking at: the replica loses it, and the run is looked at again.
-    const { matchedCount } = await this.runDocuments.updateOne(waits, [
-      { $set: { stopping: { $ifNull: ['$stopping', literal(stopping)] }, ...DUE_AND_NOBODYS } },
-    ])
+    const [waits, update] = runCancel(runId, options)
+    const { matchedCount } = await this.runDocuments.updateOne({ ...waits, $and: [where as never] }, update)
     if (matchedCount > 0) await this.ringFor(runId)
     return matchedCount > 0
+  }
+
+  /**
+   * The write of `cancelRun`, to be predicted: its filter and its update.
+   * @internal
+   */
+  cancelOf(runId: string, options: CancelRunOptions): readonly [filter: Document, update: Document[]] {
+    return runCancel(runId, options)
   }
 
   /** Notifies listening replicas of a run that is due. */

@@ -1,3 +1,4 @@
+import type { Document, Filter } from 'mongodb'
 import { claimOf, tokenOf } from '../../lock/index.js'
 import type { OwnerClient } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
@@ -49,7 +50,7 @@ export async function cancelStep(system: System, ref: DocumentRef, request: Canc
   const terms = (await termsInForce(system.db, [model]))(model)
   const where = await requireSeen(system, found, seen)
   const _id = found.document['_id'] as never
-  if (found.document['started'] !== undefined && (await isRunStopped(system, found, request)))
+  if (found.document['started'] !== undefined && (await isRunStopped(system, found, request, where)))
     return ended(system, found, request, null, (now) => now.document['phase'] !== 'Running')
   const ask = (owner: OwnerClient) => owner.askToStop(_id, { by, reason, audit: system.audit !== undefined })
   const { verdict, token } = await asOwner(system, lifecycle, ask, where)
@@ -87,11 +88,12 @@ async function isRunStopped(
   system: System,
   { document, lifecycle }: Found,
   request: CancelRequested,
+  where: Filter<Document> | undefined,
 ): Promise<boolean> {
   const { by, reason } = request
   const id: unknown = document['_id']
   if (typeof id !== 'string' || lifecycle !== runsOf(system.collections)) return false
-  const act = () => onSchedules(system, (schedules) => schedules.cancelRun(id, { by, reason }))
+  const act = () => onSchedules(system, (schedules) => schedules.cancelRun(id, { by, reason }, where))
   return recorded(system, { action: 'cancel', target: `run ${id}` }, act, (isDone) => ({
     outcome: isDone ? 'done' : 'unchanged',
   }))

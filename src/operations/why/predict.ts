@@ -16,10 +16,11 @@ import {
 } from '../../lock/index.js'
 import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/index.js'
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
+import { onSchedules } from '../act/schedules.js'
 import { type DocumentRef, documentMeant, type Found, foundIn, holderOf } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
 import { UsageError } from '../system/errors.js'
-import type { System } from '../system/system.js'
+import { runsOf, type System } from '../system/system.js'
 import { type Changes, changesOf } from './changes.js'
 import type { Judged, SharedFacts } from './facts.js'
 import { asStored, judge } from './judge.js'
@@ -209,10 +210,21 @@ async function removed(judged: Judged, { by, force }: PredictedAction & { action
   return { kind: 'refused', text: whyNot(system, 'held', found, 'removed without --force').message }
 }
 
-/** A cancel is a request to the holder: what becomes of the document is up to its handler. */
-function cancelled(judged: Judged, { by = 'owner', reason }: PredictedAction & { action: 'cancel' }): Outcome {
+/**
+ * A cancel is a request to the holder: what becomes of the document is up to its handler. A run of a schedule that waits for a document notes it.
+ */
+async function cancelled(
+  judged: Judged,
+  { by = 'owner', reason }: PredictedAction & { action: 'cancel' },
+): Promise<Outcome> {
   const { found, inForce, system, model } = judged
   const { condition, document, lifecycle } = found
+  const id: unknown = document['_id']
+  if (typeof id === 'string' && lifecycle === runsOf(system.collections)) {
+    const [filter, update] = await onSchedules(system, async (schedules) => schedules.cancelOf(id, { by, reason }))
+    const after = await afterwards(judged, [{ $match: filter }, ...update])
+    if (after) return { kind: 'changed', judged: after }
+  }
   const claim = claimOf(holderOf(found, inForce.terms) ?? '')
   if (claim === undefined) {
     const name = nameOf({ lifecycle, _id: document['_id'] })
