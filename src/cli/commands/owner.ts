@@ -91,7 +91,8 @@ export function registerSetState(program: Command, context: CliContext): void {
     .argument('<state>', 'such as Running, Stopped or Deleted')
     .option('--force', 'even a state that no rule names')
     .action((id: string, state: string, options: Options) => {
-      if (isDryRun(options)) return printPredictions(context, [id], options, { action: 'set-state', state })
+      const force = options['force'] === true
+      if (isDryRun(options)) return printPredictions(context, [id], options, { action: 'set-state', state, force })
       return onSystem(context, options, async (system) => {
         const { phase, goesTo, held, ...done } = await onOneMeant(context, id, options, (ref) =>
           setState(system, ref, state, options),

@@ -137,7 +137,7 @@ export async function setState(
 }
 
 /** @throws UsageError for a state that no rule names: it would change nothing */
-function requireKnownState(model: LifecycleModel, state: unknown): void {
+export function requireKnownState(model: LifecycleModel, state: unknown): void {
   const problem = whyUnknownState(model, state)
   if (problem === undefined) return
   const known = model.rules.map((rule) => rule.when)

@@ -32,6 +32,7 @@ import {
   whyUnknownState,
   workingPhases,
 } from '../../phases/index.js'
+import { requireOpenPhase, requireWorkingPhase } from '../act/phases-meant.js'
 import { UsageError } from '../system/errors.js'
 import { type Change, changeId, changeNamed } from './changes.js'
 import type { Acted, ActionName } from './operation.js'
@@ -248,12 +249,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     takes: ['phase', 'step', 'set'],
     changes: ({ set = {} }) => Object.keys(set),
     check(model, { phase, step, set }) {
-      const working = workingPhases(model)
-      if (phase !== undefined && !working.includes(phase))
-        throw new UsageError(
-          `expected a phase of ${model.name} with a handler (${working.join(', ')}), got '${phase}'`,
-          { reason: 'unknownPhase', got: phase, known: working },
-        )
+      requireWorkingPhase(model, phase)
       if (step === '') throw new UsageError('step (--to-step): expected the name of a step, got an empty string')
       requireOwnFields(model, set ?? {})
     },
@@ -271,12 +267,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     anyPhase: true,
     changes: () => [],
     check(model, { phase }) {
-      const known = [...model.phases.values()].filter(({ kind }) => kind !== 'final').map(({ name }) => name)
-      if (typeof phase === 'string' && known.includes(phase)) return
-      throw new UsageError(
-        `phase (--to-phase): expected where to, a phase of ${model.name} that isn't final (${known.join(', ')}), got ${phase === undefined ? 'none' : `'${phase}'`}`,
-        { reason: 'unknownPhase', got: phase, known },
-      )
+      requireOpenPhase(model, phase)
     },
     ...writing(({ terms, operating, options: { phase } }, id) => ({
       write: operationWrites.migrate(terms, id, operating, phase),

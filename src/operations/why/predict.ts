@@ -14,8 +14,10 @@ import {
   unwrittenTo,
   writeStages,
 } from '../../lock/index.js'
-import { notifyingOf, type OwnerCall, type OwnerClient } from '../../phases/index.js'
+import { notifyingOf, type OwnerCall, type OwnerClient, workingPhases } from '../../phases/index.js'
 import { asOwner, nameOf, whyNot } from '../act/as-owner.js'
+import { requireKnownState } from '../act/owner.js'
+import { requireOpenPhase, requireWorkingPhase } from '../act/phases-meant.js'
 import { onSchedules } from '../act/schedules.js'
 import { type DocumentRef, documentMeant, type Found, foundIn, holderOf } from '../inspect/find.js'
 import { requireSeen, seenIn } from '../inspect/seen.js'
@@ -30,7 +32,7 @@ import type { Verdict } from './term.js'
 export type PredictedAction =
   | { readonly action: 'wake' }
   | { readonly action: 'unpark'; readonly by?: string | undefined; readonly force?: boolean | undefined }
-  | { readonly action: 'set-state'; readonly state: string }
+  | { readonly action: 'set-state'; readonly state: string; readonly force?: boolean | undefined }
   | {
       readonly action: 'answer'
       readonly option: string
@@ -143,7 +145,8 @@ async function outcomeOf(judged: Judged, request: PredictedAction): Promise<Outc
       return removed(judged, request)
     default: {
       const writes = await writesOf(judged, request)
-      if (typeof writes === 'string') return { kind: 'refused', text: `it can't be answered: ${writes}` }
+      if (typeof writes === 'string')
+        return { kind: 'refused', text: `it can't be ${request.action === 'redo' ? 'redone' : 'answered'}: ${writes}` }
       for (const stages of writes) {
         const after = await afterwards(judged, stages)
         if (after) return { kind: 'changed', judged: after }
@@ -162,19 +165,25 @@ async function writesOf(judged: Judged, request: Write): Promise<readonly (reado
   const { audit } = system
   const by = ('by' in request ? request.by : undefined) ?? audit?.by ?? 'owner'
   if (request.action === 'redo' || request.action === 'migrate') {
-    const operating = { operation: request.action, by, where: {} }
     const { phase } = request
+    if (request.action === 'migrate') requireOpenPhase(model, phase)
+    else requireWorkingPhase(model, phase)
+    if (phase === undefined && !workingPhases(model).includes(found.document['phase']))
+      return 'its phase has no handler: phase (--to-phase) says where it begins'
+    const operating = { operation: request.action, by, where: {} }
     const [filter, update] =
       request.action === 'migrate'
         ? operationWrites.migrate(inForce.terms, id, operating, request.phase)
         : operationWrites.redo(inForce.terms, id, operating, { phase, step: request.step, set: request.set ?? {} })
     return [[{ $match: filter }, ...update]]
   }
+  if (request.action === 'set-state' && request.force !== true) requireKnownState(model, request.state)
   const writes = await asOwner(system, model.name, (owner: OwnerClient) => owner.writesOf(id, callOf(request, by)))
   return typeof writes === 'string' ? writes : writes.map((write) => writeStages(id, write))
 }
 
 function callOf(request: Exclude<Write, { action: 'redo' | 'migrate' }>, by: string): OwnerCall {
+  if (request.action === 'set-state') return { action: 'set-state', state: request.state }
   if (request.action !== 'answer') return { ...request, ...(request.action === 'unpark' && { by }) } as OwnerCall
   const { option, reason, question } = request
   return { action: 'answer', answer: { option, by, reason, question } }
