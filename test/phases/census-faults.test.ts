@@ -1,10 +1,20 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
+import { Registry } from 'prom-client'
 import type { Replica } from '../../src/index.js'
-import { DUTIES_COLLECTION, endDuties, takeDuties } from '../../src/lock/index.js'
-import { lookAtCensus } from '../../src/phases/index.js'
+import {
+  CENSUS_COLLECTION,
+  DUTIES_COLLECTION,
+  endDuties,
+  REPLICAS_COLLECTION,
+  takeDuties,
+} from '../../src/lock/index.js'
+import { systemStatus } from '../../src/operations/index.js'
+import { lookAtCensus, readCensus } from '../../src/phases/index.js'
+import { replicaMetrics } from '../../src/telemetry/index.js'
+import { Instruments } from '../../src/telemetry/metrics/instruments.js'
 import { useDatabase } from '../support/database.js'
-import { recordingLogger, replicaOf, thingWith } from '../support/thing.js'
+import { recordingLogger, replicaOf, thing, things, thingWith } from '../support/thing.js'
 
 describe('the census, where something is wrong', () => {
   const replicas: Replica[] = []
@@ -56,5 +66,62 @@ describe('the census, where something is wrong', () => {
     await endDuties(database.db, one, [], ['a'])
     expect(await duties().findOne({ _id: 'a' })).toMatchObject({ tookMs: 7, begunAt: ended.begunAt })
     expect(await takeDuties(database.db, census, two)).toEqual(['a'])
+  })
+
+  test.each<[string, Document]>([
+    ['phases: [{}]', { phases: [{}] }],
+    ['questions: {}', { questions: {} }],
+    ['waits without a number', { waits: [{ on: 'x', phase: 'Creating', documents: {}, oldest: new Date(), ids: [] }] }],
+  ])('a census with %s counts as none: status and metrics show the rest', async (_odd, fields) => {
+    const { runAll } = await prepared()
+    await runAll()
+    const models = [thing.model]
+    const census = () => database.db.collection<Document & { _id: string }>(CENSUS_COLLECTION)
+    const whole = (await census().findOne({ _id: 'thing' }))!
+    await census().insertOne({ ...whole, _id: 'another' })
+    const lifecycle = thingWith(async (_doc, step) => step.moveTo('Created'))
+    const { registry } = replicaMetrics({ db: database.db, lifecycles: [lifecycle], processMetrics: false })
+    const shown = async () => (await registry.metrics()).split('\n').filter((line) => /^phaselock_\w+\{/.test(line))
+    // Those of a lifecycle that another app has are not this one's to show.
+    expect((await shown()).join()).not.toContain('another')
+    expect((await shown()).join()).toContain('phaselock_questions_open{lifecycle="thing"} 0')
+    await census().updateOne({ _id: 'thing' }, { $set: fields })
+    expect((await readCensus(database.db)).census.has('thing')).toBe(false)
+    expect((await systemStatus({ db: database.db, models } as never)).lifecycles).toMatchObject([{ census: null }])
+    expect((await shown()).join()).toContain('phaselock_duty_age_seconds{duty="census of thing"}')
+  })
+
+  test('a gauge that fails hides no other', async () => {
+    const registry = new Registry()
+    const instruments = new Instruments(registry)
+    instruments.gauge('bad', 'Bad', ['lifecycle'], () => Promise.reject(new Error('odd')))
+    instruments.gauge('good', 'Good', ['lifecycle'], () => [[{ lifecycle: 'thing' }, 1]])
+    const shown = await registry.metrics()
+    expect(shown).toContain('phaselock_good{lifecycle="thing"} 1')
+    expect(shown).not.toMatch(/^phaselock_bad/m)
+  })
+
+  test.each<[string, Document]>([
+    ['phases: 5', { phases: 5 }],
+    ['heldIn: 5', { phases: ['Creating'], heldIn: 5 }],
+    ['heldIn: [null]', { phases: ['Creating'], heldIn: [null] }],
+  ])('the document of a replica with %s fails neither the census nor the status', async (_odd, fields) => {
+    const { runAll } = await prepared()
+    const seenAt = new Date()
+    const report = { seenAt, everyMs: 600_000, lifecycles: [{ name: 'thing', ...fields }] }
+    const sound = { seenAt, everyMs: 600_000, lifecycles: [{ name: 'thing', phases: ['Creating'], graph: 'a' }] }
+    await database.db.collection<Document & { _id: string }>(REPLICAS_COLLECTION).insertMany([
+      { _id: 'odd', ...report },
+      { _id: 'sound', ...sound },
+    ])
+    await things(database.db).insertMany(
+      Array.from({ length: 1_100 }, (_, i) => ({
+        ...{ _id: `a${i}`, phase: 'Creating', lockedAt: new Date(Date.now() + 3_600_000) },
+      })),
+    )
+    await runAll()
+    expect((await readCensus(database.db)).census.has('thing')).toBe(true)
+    const status = await systemStatus({ db: database.db, models: [thing.model] } as never)
+    expect(status.lifecycles).toMatchObject([{ census: { _id: 'thing' } }])
   })
 })

@@ -179,8 +179,24 @@ export async function liveReports(db: Db): Promise<readonly RunLifecycle[]> {
     .aggregate([{ $match: { $expr: isLive } }, { $project: { lifecycles: 1 } }], { maxTimeMS: MOST_MS })
     .toArray()
     .catch((error: unknown) => (isServerError(error) ? [] : Promise.reject(error)))
-  const reports = live.flatMap(({ lifecycles }) => (Array.isArray(lifecycles) ? lifecycles : []))
-  return reports.filter((one): one is RunLifecycle => typeof one?.name === 'string' && Array.isArray(one.phases))
+  return live.flatMap(({ lifecycles }) => reportsIn(lifecycles)).filter((one) => Array.isArray(one.phases))
+}
+
+/** Reads what a replica's document says of its lifecycles: what isn't a report is left out, and so is a field that isn't one. */
+export function reportsIn(lifecycles: unknown): RunLifecycle[] {
+  const reports = (Array.isArray(lifecycles) ? lifecycles : []).filter((one) => typeof one?.name === 'string')
+  return reports.map((one) => {
+    const fields = Object.entries(one).filter(([field, value]) => FIELDS[field]?.(value) ?? true)
+    return Object.fromEntries(fields) as unknown as RunLifecycle
+  })
+}
+
+const isText = (value: unknown): boolean => typeof value === 'string'
+const isNumber = (value: unknown): boolean => typeof value === 'number'
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText)
+const FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  ...{ graph: isText, phases: isTexts, knows: isTexts, places: isNumber, free: isNumber, held: isNumber },
+  heldIn: (value) => Array.isArray(value) && value.every((one) => isText(one?.phase) && isNumber(one.n)),
 }
 
 /**
@@ -199,7 +215,7 @@ export async function namesNobodyKnows(
     })
     .toArray()
     .catch(() => undefined)
-  const own = live?.flatMap(({ lifecycles }) => (lifecycles as RunLifecycle[]).filter(({ name }) => name === lifecycle))
+  const own = live?.flatMap(({ lifecycles }) => reportsIn(lifecycles).filter(({ name }) => name === lifecycle))
   if (!own || own.some(({ knows }) => !Array.isArray(knows))) return []
   return names.filter((name) => !own.some(({ knows }) => knows!.includes(name)))
 }

@@ -11,6 +11,7 @@ import {
   type RunLifecycle,
   readLockTimeouts,
   readOwnFields,
+  reportsIn,
 } from '../../lock/index.js'
 import { claimedPhases } from '../../phases/index.js'
 import { durationMs } from '../../time/index.js'
@@ -200,7 +201,7 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
     // A time that is ahead means that it died before the clock stepped back.
     live: Math.abs(now.getTime() - seenAt.getTime()) < Math.max(deadAfterMs, MISSED_BEATS * everyMs),
     seenAt,
-    lifecycles: lifecycles.filter((one): one is LifecycleOfReplica => isText(one?.name)),
+    lifecycles: reportsIn(lifecycles),
     ...Object.fromEntries(usable.map(([field]) => [field, document[field]])),
     ...(limits.length > 0 && { limits }),
   }

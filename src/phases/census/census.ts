@@ -1,6 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { CENSUS_COLLECTION, readOwnFields } from '../../lock/index.js'
+import { isWholeCensus } from './is-census.js'
 
 /** A number of documents, with what is known of it. Without `more` and `about` it is exact. */
 export interface Count {
@@ -147,14 +148,4 @@ export async function readCensus(
 
 const NOW = { now: '$$NOW' }
 
-const LISTS = ['phases', 'errors', 'parks', 'waits', 'overdue', 'broken', 'loops'] as const
-
-/** A person may have put anything there; a census that isn't one counts as none. */
-const isCensus = (stored: Document): stored is Census =>
-  typeof stored['_id'] === 'string' &&
-  stored['at'] instanceof Date &&
-  ['tookMs', 'everyMs', 'moreErrors', 'moreParks'].every((field) => typeof stored[field] === 'number') &&
-  LISTS.every((list) => Array.isArray(stored[list]) && stored[list].every(isObject)) &&
-  [stored['questions'], stored['callbacks']].every(isObject)
-
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
+const isCensus = (stored: Document): stored is Census => isWholeCensus(stored)

@@ -17,17 +17,18 @@ export function censusGauges(
   models: readonly LifecycleModel[],
 ): void {
   const instruments = new Instruments(registry)
-  const all = async () => [...((await scrape())?.census.values() ?? [])]
+  // Other apps may have lifecycles in the same database.
+  const own = (census: ReadonlyMap<string, Census>) =>
+    [...census.values()].filter(({ _id }) => models.some((model) => model.name === _id))
+  const all = async () => own((await scrape())?.census ?? new Map())
   const gauge = (name: string, help: string, value: (row: PhaseCensus, census: Census) => number | undefined) =>
     instruments.gauge(name, help, ['lifecycle', 'phase'], async () =>
-      (await all())
-        .filter(({ _id }) => models.some((model) => model.name === _id))
-        .flatMap((census) =>
-          census.phases.flatMap((row): Row<'lifecycle' | 'phase'>[] => {
-            const found = value(row, census)
-            return found === undefined ? [] : [[{ lifecycle: census._id, phase: row.phase }, found]]
-          }),
-        ),
+      (await all()).flatMap((census) =>
+        census.phases.flatMap((row): Row<'lifecycle' | 'phase'>[] => {
+          const found = value(row, census)
+          return found === undefined ? [] : [[{ lifecycle: census._id, phase: row.phase }, found]]
+        }),
+      ),
     )
   const ofWorking = (value: (row: PhaseCensus, census: Census) => number) => (row: PhaseCensus, census: Census) =>
     row.kind === 'working' ? (row.paused ? 0 : value(row, census)) : undefined
@@ -97,7 +98,7 @@ export function censusGauges(
     ['lifecycle'],
     async () => {
       const found = await scrape()
-      return [...(found?.census.values() ?? [])].map(
+      return own(found?.census ?? new Map()).map(
         ({ _id, at }): Row<'lifecycle'> => [
           { lifecycle: _id },
           Math.max(0, (found!.now.getTime() - at.getTime()) / 1_000),

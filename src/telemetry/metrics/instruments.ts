@@ -33,7 +33,13 @@ export class Instruments {
       aggregator,
       async collect() {
         if (!rows) return
-        const found = await rows()
+        let found: Row<L>[] = []
+        try {
+          found = [...(await rows())]
+        } catch (error) {
+          // One gauge that can't be determined must not hide all others. A warning is shown once for each text.
+          warnOnce(`phaselock_${name} is not shown: ${String(error)}`)
+        }
         this.reset()
         if (labelNames.length === 0) this.remove() // without labels it is 0 otherwise
         for (const [labels, value] of found) this.set(labels, value)
@@ -44,6 +50,15 @@ export class Instruments {
   private common<L extends string>(name: string, help: string, labelNames: readonly L[]) {
     return { name: `phaselock_${name}`, help, labelNames: [...labelNames], registers: [this.registry] }
   }
+}
+
+const warned = new Set<string>()
+const MOST_WARNED = 100
+
+function warnOnce(text: string): void {
+  if (warned.has(text) || warned.size >= MOST_WARNED) return
+  warned.add(text)
+  process.emitWarning(text)
 }
 
 /** Prometheus allows a scrape 10 s: one that took longer because the database is down would show nothing at all, not even that it is down. */
