@@ -1,11 +1,13 @@
-import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { Collection, type Document, FindCursor, MongoServerError } from 'mongodb'
 import { Registry } from 'prom-client'
 import type { Replica } from '../../src/index.js'
 import {
   CENSUS_COLLECTION,
+  CLAIM_INDEX,
   DUTIES_COLLECTION,
   endDuties,
+  PHASELESS,
   REPLICAS_COLLECTION,
   takeDuties,
 } from '../../src/lock/index.js'
@@ -123,5 +125,72 @@ describe('the census, where something is wrong', () => {
     expect((await readCensus(database.db)).census.has('thing')).toBe(true)
     const status = await systemStatus({ db: database.db, models: [thing.model] } as never)
     expect(status.lifecycles).toMatchObject([{ census: { _id: 'thing' } }])
+  })
+
+  describe('with an array as phase in a large collection', () => {
+    afterEach(() => {
+      jest.restoreAllMocks()
+    })
+    const taken = async () => (await readCensus(database.db)).census.get('thing')
+    const again = (runAll: () => Promise<void>) =>
+      duties()
+        .updateMany({}, { $set: { begunAt: new Date(0) } })
+        .then(runAll)
+    const slow = () => Promise.reject(new MongoServerError({ code: 50, message: 'operation exceeded time limit' }))
+    const insert = () =>
+      things(database.db).insertMany([
+        { _id: 'a', phase: ['Creating'] },
+        { _id: 'b', phase: 5 },
+        { _id: 'c', phase: 'Creating' },
+        { _id: 'd', phase: 'Wrapping' },
+      ] as never[])
+
+    test('a count or a list that takes too long says so, and the rest is counted', async () => {
+      const { runAll } = await prepared()
+      await insert()
+      const count = Collection.prototype.countDocuments
+      const slowCount = jest.spyOn(Collection.prototype, 'countDocuments').mockImplementation(function (
+        this: Collection,
+        filter = {},
+        options = {},
+      ) {
+        return filter['phase']?.$type === 'array' ? slow() : count.call(this, filter, options)
+      })
+      await runAll()
+      const rows = (await taken())!.phases
+      expect(rows).toContainEqual(expect.objectContaining({ phase: '(an array)', documents: { n: 0, more: true } }))
+      expect(rows).toContainEqual(expect.objectContaining({ phase: '(not a string)', documents: { n: 1 } }))
+      expect(rows).toContainEqual(expect.objectContaining({ phase: 'Creating', due: { n: 1 } }))
+      jest.spyOn(Collection.prototype, 'distinct').mockImplementation(slow)
+      // That which took too long isn't tried each time.
+      slowCount.mockClear()
+      await again(runAll)
+      expect((await taken())!.phases).toContainEqual(
+        expect.objectContaining({ phase: '(other phases)', documents: { n: 0, more: true } }),
+      )
+      expect(slowCount.mock.calls.some(([filter]) => filter?.['phase']?.$type === 'array')).toBe(false)
+    })
+
+    test('documents of other types are counted in their own part of the index', async () => {
+      await prepared()
+      await insert()
+      const where = PHASELESS['(not a string)']
+      const explained = await things(database.db)
+        .find(where as never)
+        .hint(CLAIM_INDEX)
+        .explain('executionStats')
+      expect(explained['executionStats'].totalDocsExamined).toBeLessThanOrEqual(1)
+    })
+
+    test('that the index can not be asked for arrays is not remembered', async () => {
+      const { runAll } = await prepared()
+      await things(database.db).insertOne({ _id: 'c', phase: 'Creating' })
+      const explain = jest.spyOn(FindCursor.prototype, 'explain').mockImplementation(slow as never)
+      await runAll()
+      explain.mockRestore()
+      const asked = jest.spyOn(Collection.prototype, 'distinct')
+      await again(runAll)
+      expect(asked).not.toHaveBeenCalled()
+    })
   })
 })

@@ -76,9 +76,15 @@ export async function readOwnFields(read: (how: OwnReading) => Promise<Document[
   return found.map(fieldByField).filter(({ _id }) => !(_id instanceof Unread))
 }
 
-/** The phases that a collection's documents are in, whatever their type: one key of the claim index for each. */
-export async function phasesIn(collection: Collection): Promise<unknown[]> {
-  const reading = { ...AS_IT_STANDS, enableUtf8Validation: false }
+/**
+ * The phases that a collection's documents are in, whatever their type: one key of the claim index for each. If that index ever held an array, it reads
+ * each document.
+ */
+export async function phasesIn(
+  collection: Collection,
+  options: { readonly maxTimeMS?: number } = {},
+): Promise<unknown[]> {
+  const reading = { ...options, ...AS_IT_STANDS, enableUtf8Validation: false }
   try {
     return await collection.distinct('phase', {}, reading)
   } catch (error) {

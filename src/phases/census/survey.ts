@@ -31,6 +31,8 @@ export interface CensusMemory {
   /** True if the claim index holds no array of phases, as of `checkedAtMs`. */
   isPlain?: boolean
   checkedAtMs?: number
+  /** By count, the time when it took too long: it isn't tried again for a while. */
+  readonly tooSlow: Map<string, number>
 }
 
 /**
@@ -43,7 +45,7 @@ export function newMemory(last?: Pick<Census, 'phases'>): CensusMemory {
     ...(held + sleeping.n > READ_WHOLE ? [keyOf(phase, 'later')] : []),
     ...(parked.n > READ_WHOLE ? [keyOf(phase, 'parked')] : []),
   ])
-  return { large: new Set(large) }
+  return { large: new Set(large), tooSlow: new Map() }
 }
 
 /** A lifecycle as one command shows it: whole where it is small. */

@@ -1,5 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { isServerError, protocolCollection } from '../../database/index.js'
 import {
   COUNT_LIMIT,
   countUpTo,
@@ -53,6 +53,10 @@ export interface CensusRequest {
   /** What is known from the last one that this process took. Default: nothing. */
   readonly memory?: CensusMemory | undefined
 }
+
+const MAX_TIME_EXPIRED = 50
+/** The time limit of the list of phases. */
+const MOST_LISTING_MS = 5_000
 
 /** How long the claim index counts as free of arrays. */
 const PLAIN_FOR_MS = 3_600_000
@@ -116,7 +120,16 @@ export async function takeCensus(
   }
   requireTime()
   if (hasOthers || !isPlain)
-    phases.push(...(await others(request, { collection, placeOf, isPlain, findings, requireTime })))
+    phases.push(
+      ...(await others(request, {
+        collection,
+        placeOf,
+        isPlain,
+        findings,
+        requireTime,
+        inTime: inTime(memory, startedMs),
+      })),
+    )
   const ends = [...model.phases.keys(), removedPhase(model.name)]
   const givenUp = await givenUpOutboxes(collection, { ...terms, callbacks: model.settings.callbacks }, ends, SOME)
   const lists = findings.lists((cause) => before.firstSeen.get(cause))
@@ -133,10 +146,32 @@ const less = (count: Count, n: number): Count => (n > 0 && !count.more ? { n: Ma
 async function isPlainIn(collection: Collection, memory: CensusMemory, nowMs: number): Promise<boolean> {
   const isKnown = memory.checkedAtMs !== undefined && nowMs - memory.checkedAtMs < PLAIN_FOR_MS
   if (memory.isPlain !== undefined && isKnown) return memory.isPlain
-  memory.isPlain = !(await multikeyFields(collection).catch(() => ['phase'])).includes('phase')
+  const fields = await multikeyFields(collection).catch(() => undefined)
+  // That isn't known, and isn't remembered.
+  if (!fields) return false
+  memory.isPlain = !fields.includes('phase')
   memory.checkedAtMs = nowMs
   return memory.isPlain
 }
+
+type InTime = <T>(what: string, read: () => Promise<T>) => Promise<T | undefined>
+
+/**
+ * Reads what may take too long where arrays were once stored as phases; undefined if it does. Then it isn't tried again for an hour: each time costs the
+ * server as much.
+ */
+const inTime =
+  ({ tooSlow }: CensusMemory, nowMs: number): InTime =>
+  async (what, read) => {
+    if (nowMs - (tooSlow.get(what) ?? Number.NEGATIVE_INFINITY) < PLAIN_FOR_MS) return undefined
+    try {
+      return await read()
+    } catch (error) {
+      if (!isServerError(error, MAX_TIME_EXPIRED)) throw error
+      tooSlow.set(what, nowMs)
+      return undefined
+    }
+  }
 
 /** Documents whose `lockedAt` sorts after all dates, by phase: the index counts them among the due ones. */
 function neverDueIn(found: readonly Document[], findings: Findings): ReadonlyMap<string, number> {
@@ -189,15 +224,17 @@ interface OtherPlaces {
   readonly isPlain: boolean
   readonly findings: Findings
   readonly requireTime: () => void
+  readonly inTime: InTime
 }
 
 /** The documents that are in none of the lifecycle's phases: removed ones, and those that no replica claims. */
 async function others(
   { db, model }: CensusRequest,
-  { collection, placeOf, isPlain, findings, requireTime }: OtherPlaces,
+  { collection, placeOf, isPlain, findings, requireTime, inTime }: OtherPlaces,
 ): Promise<PhaseCensus[]> {
-  const found = await phasesIn(collection)
-  const rows: PhaseCensus[] = []
+  const listed = await inTime('phases', () => phasesIn(collection, { maxTimeMS: MOST_LISTING_MS }))
+  const found = listed ?? []
+  const rows: PhaseCensus[] = listed ? [] : [rowOf('(other phases)', 'unknown', UNCOUNTED)]
   const stray = await strayPhases(db, model, found)
   for (const phase of stray.slice(0, MOST_UNKNOWN)) {
     requireTime()
@@ -211,24 +248,22 @@ async function others(
     rows.push(rowOf('(removed)', 'removed', only(documents)))
   }
   const mayBe = {
-    '(missing)': found.includes(null),
-    // This reads the whole index.
-    '(not a string)': found.some((phase) => phase !== null && typeof phase !== 'string'),
+    '(missing)': !listed || found.includes(null),
+    '(not a string)': !listed || found.some((phase) => phase !== null && typeof phase !== 'string'),
     '(an array)': !isPlain,
   }
   for (const [phase, where] of Object.entries(PHASELESS)) {
     if (!mayBe[phase as keyof typeof mayBe]) continue
-    const documents = countOf(await countUpTo(collection, where), COUNT_LIMIT)
-    if (documents.n === 0) continue
+    const n = await inTime(phase, () => countUpTo(collection, where))
+    const documents = n === undefined ? UNCOUNTED.documents : countOf(n, COUNT_LIMIT)
     rows.push(rowOf(phase, 'unknown', only(documents)))
-    const some = await readPiece(collection, where, { limit: SOME, projection: { _id: 1 } })
-    findings.addBroken('phase', phase.slice(1, -1), some, {
-      n: documents.n,
-      more: documents.more ?? false,
-      read: some.length,
-    })
+    if (documents.n === 0) continue
+    const read = () => readPiece(collection, where, { limit: SOME, projection: { _id: 1 } })
+    const some = (await inTime(phase, read)) ?? []
+    const { more = false } = documents
+    findings.addBroken('phase', phase.slice(1, -1), some, { n: documents.n, more, read: some.length })
   }
-  return rows.filter(({ documents }) => documents.n > 0)
+  return rows.filter(({ documents }) => documents.n > 0 || documents.more)
 }
 
 const ZERO: Count = { n: 0 }
@@ -236,6 +271,9 @@ const only = (documents: Count): PhaseCounts => ({
   ...{ documents, due: ZERO, held: 0, sleeping: ZERO, asking: ZERO, parked: ZERO, failing: ZERO, waiting: ZERO },
   ...{ later: ZERO, isHeldCounted: true },
 })
+
+/** There may be some: they could not be counted in time. */
+const UNCOUNTED = only({ n: 0, more: true })
 
 /** The phases of documents that are strings and that nothing is known of. */
 export const unknownAmong = (phases: readonly unknown[], known: { has(phase: string): boolean }): string[] =>
