@@ -1,5 +1,5 @@
-import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { Collection, type Document, MongoServerError } from 'mongodb'
 import type { Replica, ReplicaOptions } from '../../src/index.js'
 import {
   copyFlows,
@@ -73,6 +73,45 @@ describe('flow', () => {
     expect(flow.phases['Creating']).toMatchObject({ left: 2, p50Ms: expect.any(Number), p95Ms: expect.any(Number) })
     expect(flow.intervals.reduce((n, { recorded }) => n + recorded, 0)).toBe(4)
     expect(flow.uncounted).toEqual([])
+  })
+
+  test('replicas that stop together lose nothing, and each removes its document only after that', async () => {
+    const each = []
+    for (let i = 0; i < 4; i += 1) {
+      const { replica } = await present()
+      await replica.tick()
+      await eventually(async () => expect(await beats().countDocuments()).toBe(i + 1))
+      // They share the work: some is left for another one.
+      await work(
+        replica,
+        Array.from({ length: 20 }, (_, n) => `${i}-${n}`),
+      )
+      each.push(replica)
+    }
+    await Promise.all(each.map((replica) => replica.stop()))
+    const minutes = await flows()
+      .find({ _id: /^minute/ })
+      .toArray()
+    const stored = new Set(minutes.flatMap(({ parts }) => parts.map((key: string) => key.replace(/#\d+$/, ''))))
+    expect(stored).toEqual(new Set(each.map((replica) => replica.status().identity)))
+    expect(await beats().countDocuments()).toBe(0)
+  })
+
+  test('a replica that can not store its last minutes leaves them in its document, for the duty', async () => {
+    const { replica } = await present()
+    await replica.tick()
+    await eventually(async () => expect(await beats().countDocuments()).toBe(1))
+    await work(replica, ['a', 'b'])
+    const refused = jest.spyOn(Collection.prototype, 'bulkWrite').mockImplementation(function (this: Collection) {
+      return this.collectionName === FLOWS_COLLECTION
+        ? Promise.reject(new MongoServerError({ code: 50, message: 'too slow' }))
+        : Promise.reject(new Error('expected no other writes'))
+    })
+    await replica.stop()
+    refused.mockRestore()
+    expect(await beats().findOne()).toMatchObject({ flow: [{ lifecycles: [{ name: 'thing' }] }] })
+    await copyFlows(database.db, new Date())
+    expect(sum((await readFlow(database.db, { lifecycle: 'thing', minutes: 5 })).moves)).toBe(2)
   })
 
   test('parts are added once, however often and by however many; late ones too, and the hour with them', async () => {

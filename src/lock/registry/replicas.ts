@@ -132,15 +132,23 @@ export async function beat(
   upMs: number,
   minutes: readonly FlowMinute[] = [],
 ): Promise<void> {
-  const flow = { $slice: [{ $concatArrays: [arrayAt('$flow'), literal(minutes)] }, -MINUTES_IN_BEAT] }
   const own = Object.entries(report).filter(([, value]) => value !== undefined)
   const fields = {
     ...Object.fromEntries(own.map(([field, value]) => [field, literal(value)])),
     startedAt: { $cond: [isDate('$startedAt'), '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
     seenAt: '$$NOW',
-    ...(minutes.length > 0 && { flow }),
+    ...(minutes.length > 0 && { flow: flowWith(minutes) }),
   }
   await replicas.updateOne({ _id: name }, [{ $set: fields }], { upsert: true, maxTimeMS: MOST_MS })
+}
+
+const flowWith = (minutes: readonly FlowMinute[]): Document => ({
+  $slice: [{ $concatArrays: [arrayAt('$flow'), literal(minutes)] }, -MINUTES_IN_BEAT],
+})
+
+/** Adds the last minutes of a replica that has stopped to its document, for the duty that copies them. It is no beat. */
+export async function leaveFlow(replicas: Replicas, name: string, minutes: readonly FlowMinute[]): Promise<void> {
+  await replicas.updateOne({ _id: name }, [{ $set: { flow: flowWith(minutes) } }], { maxTimeMS: MOST_MS })
 }
 
 /** Removes a replica's document: it has stopped. */

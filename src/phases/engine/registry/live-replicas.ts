@@ -6,9 +6,11 @@ import { isServerError, protocolCollection } from '../../../database/index.js'
 import {
   beat,
   endBeats,
+  type FlowMinute,
   forgetDead,
   LIFECYCLES_COLLECTION,
   type LookResult,
+  leaveFlow,
   type Membership,
   PRESENT_EVERY_MS,
   type PresentReplica,
@@ -127,6 +129,8 @@ const FORGET_EVERY_MS = 3_600_000
 /** The pause after a refusal: it isn't over in ten seconds, and each one is a line in the server's log. */
 const REFUSED_AGAIN_MS = 600_000
 const UNAUTHORIZED = 13
+/** A replica that stops writes its last minutes at most this often: many that stop together hinder each other. */
+const MOST_STORES = 10
 
 export interface BeatsOptions {
   readonly db: Db
@@ -171,15 +175,33 @@ export class Beats {
     })
   }
 
-  /** Removes the document; to be called once, when nothing is held any more. Never rejects. */
+  /** Removes the document once all that it counted is stored; to be called once, when nothing is held any more. Never rejects. */
   async end(): Promise<void> {
     this.ended = true
     await this.current
     if (!this.isWritten) return
-    const { db, identity, flows, serverNow } = this.options
-    const parts = partsOf(identity, flows.last(), this.options.appVersion)
-    const stored = parts.length > 0 && storeFlows(db, parts, serverNow())
-    await Promise.allSettled([stored, endBeats(this.replicas, identity)])
+    const { identity, flows } = this.options
+    const minutes = flows.last()
+    const leaving = (await this.isStored(minutes))
+      ? endBeats(this.replicas, identity)
+      : leaveFlow(this.replicas, identity, flows.unsent())
+    await leaving.catch(() => undefined)
+  }
+
+  /**
+   * Stores the last minutes, again and again until all of them are found there: of several replicas that write the same minute, one succeeds. Until then the
+   * document keeps them for the others.
+   */
+  private async isStored(minutes: readonly FlowMinute[]): Promise<boolean> {
+    const { db, identity, appVersion, serverNow } = this.options
+    const parts = partsOf(identity, minutes, appVersion)
+    try {
+      for (let i = 0; i < MOST_STORES; i += 1) if ((await storeFlows(db, parts, serverNow())) === 0) return true
+      return false
+    } catch (error) {
+      // Without the right to store them no other replica does it either.
+      return isServerError(error, UNAUTHORIZED)
+    }
   }
 
   private async send(now: number, startedAtMs: number): Promise<void> {
