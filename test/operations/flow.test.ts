@@ -135,6 +135,28 @@ describe('flow', () => {
     expect((await readFlow(database.db, { lifecycle: 'thing', minutes: 1_440 })).intervals).toHaveLength(1_440)
   })
 
+  test('an hour that its writer left out, because it ended in between, is added up by the next one', async () => {
+    const now = new Date()
+    const parts = [
+      part('a#1', minuteOf(now.getTime() - 2 * MINUTE), 2),
+      part('b#1', minuteOf(now.getTime() - MINUTE), 3),
+    ]
+    const write = Collection.prototype.bulkWrite
+    let writes = 0
+    const dying = jest.spyOn(Collection.prototype, 'bulkWrite').mockImplementation(function (
+      this: Collection,
+      ...args
+    ) {
+      writes += 1
+      return writes === 1 ? write.apply(this, args) : Promise.reject(new Error('killed'))
+    })
+    await expect(storeFlows(database.db, parts, now)).rejects.toThrow('killed')
+    dying.mockRestore()
+    expect(await storeFlows(database.db, parts, now)).toBe(0)
+    const hours = await flows().find({ _id: /^hour/ }).toArray()
+    expect(sum(hours.flatMap(({ moves }) => moves))).toBe(5)
+  })
+
   test('of two that write the same minute, each part is in it once in the end', async () => {
     const now = new Date()
     const at = minuteOf(now.getTime() - MINUTE)

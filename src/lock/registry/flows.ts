@@ -96,14 +96,12 @@ export async function storeFlows(db: Db, parts: readonly FlowPart[], now: Date):
   const known = await readStored(db, [...byMinute.keys()])
   let added = 0
   const writes: AnyBulkWriteOperation<Document & { _id: string }>[] = []
-  const touched: FlowPart[] = []
   for (const [_id, all] of byMinute) {
     const before = known.get(_id)
     const fresh = newOf(all, before)
     if (fresh.length === 0) continue
     added += fresh.length
     const { lifecycle, at } = fresh[0]!
-    touched.push(fresh[0]!)
     const sums = addUp([...(before ? [before] : []), ...fresh.map((one) => one.sums)])
     const fields = { lifecycle, at, parts: [...(before?.parts ?? []), ...fresh.map(({ key }) => key)], ...sums }
     writes.push(
@@ -113,7 +111,11 @@ export async function storeFlows(db: Db, parts: readonly FlowPart[], now: Date):
     )
   }
   await write(db, writes)
-  await addUpHours(db, touched)
+  // Of all minutes, not only of those that have changed: whoever wrote one may have ended before it added its hour up.
+  await addUpHours(
+    db,
+    [...byMinute.values()].map(([first]) => first!),
+  )
   return added
 }
 
