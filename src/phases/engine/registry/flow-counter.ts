@@ -24,6 +24,8 @@ type Cause = { -readonly [field in keyof FlowCause]: FlowCause[field] }
 /** The most rows of all lifecycles of a replica in one minute: its beat carries several minutes. */
 const MOST_OF_ALL = 1_000
 
+const COPIED_AFTER_MS = MINUTES_IN_BEAT * 60_000
+
 /** The rows that a replica may still begin in this minute. */
 interface Room {
   left: number
@@ -117,7 +119,7 @@ export class FlowCounter {
   private readonly room: Room = { left: MOST_OF_ALL }
   private at: Date | undefined
   private seq = 0
-  private closed: { readonly minute: FlowMinute; isSent: boolean }[] = []
+  private closed: { readonly minute: FlowMinute; sentAt?: Date }[] = []
 
   constructor(private readonly serverNow: () => Date) {}
 
@@ -133,22 +135,22 @@ export class FlowCounter {
     if (this.at?.getTime() === now.getTime()) return
     this.close()
     this.at = now
-    // What is older than those that a beat carries was copied, or lost with an outage in which nothing was recorded either.
-    this.closed = this.closed.filter(({ minute }) => now.getTime() - minute.at.getTime() <= MINUTES_IN_BEAT * 60_000)
+    // By then the duty has copied what was sent. What was not sent stays, because an outage may last: it has a bound by number.
+    this.closed = this.closed.filter(({ sentAt }) => !sentAt || now.getTime() - sentAt.getTime() <= COPIED_AFTER_MS)
   }
 
   /** The minutes that no beat has carried. */
   unsent(): FlowMinute[] {
-    return this.closed.flatMap(({ minute, isSent }) => (isSent ? [] : [minute]))
+    return this.closed.flatMap(({ minute, sentAt }) => (sentAt ? [] : [minute]))
   }
 
   sent(minutes: readonly FlowMinute[]): void {
-    for (const one of this.closed) if (minutes.includes(one.minute)) one.isSent = true
+    for (const one of this.closed) if (minutes.includes(one.minute)) one.sentAt = this.serverNow()
   }
 
-  /** True if there is something of the last minutes that may not have been copied. */
+  /** True if something was sent that may not have been copied. */
   get isRecent(): boolean {
-    return this.closed.length > 0
+    return this.closed.some(({ sentAt }) => sentAt)
   }
 
   /** All that may not have been copied, the current minute included: for a replica that stops. */
@@ -164,6 +166,6 @@ export class FlowCounter {
     const at = this.at ?? beginOf('minute', this.serverNow())
     const minute = { seq: this.seq, at, lifecycles: some.map((one) => one.take()) }
     this.room.left = MOST_OF_ALL
-    this.closed = [...this.closed, { minute, isSent: false }].slice(-MINUTES_IN_BEAT)
+    this.closed = [...this.closed, { minute }].slice(-MINUTES_IN_BEAT)
   }
 }
