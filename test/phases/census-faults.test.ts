@@ -7,6 +7,7 @@ import {
   CLAIM_INDEX,
   DUTIES_COLLECTION,
   endDuties,
+  PARKED_AT,
   PHASELESS,
   REPLICAS_COLLECTION,
   takeDuties,
@@ -192,5 +193,30 @@ describe('the census, where something is wrong', () => {
       await again(runAll)
       expect(asked).not.toHaveBeenCalled()
     })
+  })
+
+  test('counts by cause, wait and loop are about so many where some documents were only sampled', async () => {
+    const { runAll } = await prepared()
+    const asleep = (n: number, prefix: string, ms: number, progress: Document, lockedAt?: Date) =>
+      things(database.db).insertMany(
+        Array.from({ length: n }, (_, i) => ({
+          ...{ _id: `${prefix}${i}`, phase: 'Creating', lockedAt: lockedAt ?? new Date(Date.now() + 60_000 + ms) },
+          progress,
+        })) as never[],
+      )
+    const error = { name: 'Error', message: 'no printer' }
+    await asleep(5, 'error', 30_000, { error, attempts: 3, steps: 100_000 })
+    await asleep(4, 'wait', 30_000, { waitingFor: 'cert', waitingOn: 'cert' })
+    await asleep(3, 'park', 0, { error }, PARKED_AT)
+    await asleep(1_200, 'other', 1_800_000, {})
+    await runAll()
+    const { errors, waits, loops, parks } = (await readCensus(database.db)).census.get('thing')!
+    expect([errors, waits, loops].map(([one]) => one?.documents)).toEqual([
+      { n: 5, about: true },
+      { n: 4, about: true },
+      { n: 5, about: true },
+    ])
+    // All of these were read.
+    expect(parks[0]?.documents).toEqual({ n: 3 })
   })
 })

@@ -11,7 +11,7 @@ import {
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../model/model.js'
 import { troubleOf } from '../model/trouble.js'
-import type { Census, TroubleGroup } from './census.js'
+import type { Census, Count, TroubleGroup } from './census.js'
 import { SomeIds, type Stratum, Tally } from './tally.js'
 
 /** The most groups that are listed of each kind: 64 KB have to hold all. */
@@ -103,6 +103,8 @@ export class Findings {
   private readonly asking = new Tally()
   private readonly askingIds = new SomeIds()
   private nearestDeadline: Date | null = null
+  /** Those of which some documents were only sampled: what was found there isn't all. */
+  private readonly sampled = { any: false, later: false, parked: false }
 
   constructor(
     private readonly model: LifecycleModel,
@@ -114,10 +116,13 @@ export class Findings {
   add(documents: readonly Document[], stratum: Stratum, phase: PhaseFindings, isLater: boolean): void {
     phase.looked(stratum, isLater)
     if (isLater) this.asking.looked(stratum)
+    this.sampled.any ||= isSampled(stratum)
+    this.sampled.later ||= isLater && isSampled(stratum)
     for (const document of documents) if (!this.isBroken(document, stratum)) this.addOne(document, stratum, phase)
   }
 
   addParked(documents: readonly Document[], stratum: Stratum): void {
+    this.sampled.parked ||= isSampled(stratum)
     for (const document of documents) {
       if (this.isBroken(document, stratum)) continue
       const trouble = troubleOf(document, this.model)
@@ -186,32 +191,43 @@ export class Findings {
   lists(
     firstSeen: (cause: string) => Date | undefined,
   ): Pick<Census, 'errors' | 'moreErrors' | 'parks' | 'moreParks' | 'waits' | 'questions' | 'broken' | 'loops'> {
-    const troubles = ([cause, group]: readonly [string, Group]): TroubleGroup => ({
-      ...{ cause, text: group.text, phases: [...group.phases].slice(0, MOST_PHASES), documents: group.tally.count },
-      ...{ oldest: group.oldest, newest: group.newest, firstSeen: firstSeen(cause) ?? this.now, ids: group.ids.ids },
-    })
+    const { any, later, parked } = this.sampled
+    const troubles =
+      (isPartly: boolean) =>
+      ([cause, group]: readonly [string, Group]): TroubleGroup => ({
+        ...{ cause, text: group.text, phases: [...group.phases].slice(0, MOST_PHASES) },
+        documents: countIn(group, isPartly),
+        ...{ oldest: group.oldest, newest: group.newest, firstSeen: firstSeen(cause) ?? this.now, ids: group.ids.ids },
+      })
     const [errors, parks] = [this.errors.largest(), this.parks.largest()]
     return {
-      ...{ errors: errors.groups.map(troubles), moreErrors: errors.more },
-      ...{ parks: parks.groups.map(troubles), moreParks: parks.more },
-      waits: this.waits.largest().groups.map(([, { text: on, phases, tally, oldest, ids }]) => {
-        return { on, phase: [...phases][0] ?? '', documents: tally.count, oldest, ids: ids.ids }
+      ...{ errors: errors.groups.map(troubles(any)), moreErrors: errors.more },
+      ...{ parks: parks.groups.map(troubles(parked)), moreParks: parks.more },
+      waits: this.waits.largest().groups.map(([, group]) => {
+        const { text: on, phases, oldest, ids } = group
+        return { on, phase: [...phases][0] ?? '', documents: countIn(group, later), oldest, ids: ids.ids }
       }),
       questions: {
         ...{ documents: this.asking.count, nearestDeadline: this.nearestDeadline, ids: this.askingIds.ids },
       },
-      broken: this.brokenOnes.largest().groups.map(([key, { tally, ids }]) => {
+      broken: this.brokenOnes.largest().groups.map(([key, group]) => {
         const [field, found] = JSON.parse(key) as [string, string]
-        return { field, found, documents: tally.count, ids: ids.ids }
+        const isPartly = field === this.model.settings.progress && (any || parked)
+        return { field, found, documents: countIn(group, isPartly), ids: group.ids.ids }
       }),
-      loops: this.loopsBy.largest().groups.map(([phase, { tally, ids }]) => {
-        return { phase, documents: tally.count, ids: ids.ids }
+      loops: this.loopsBy.largest().groups.map(([phase, group]) => {
+        return { phase, documents: countIn(group, any), ids: group.ids.ids }
       }),
     }
   }
 }
 
 const MOST_PHASES = 10
+
+const isSampled = ({ n, more, read }: Stratum): boolean => more || read < n
+
+/** A group's documents; about so many where others of them may be among those that weren't read. */
+const countIn = ({ tally }: Group, isPartly: boolean): Count => ({ ...tally.count, ...(isPartly && { about: true }) })
 
 const dateOf = (value: unknown): Date | undefined => (value instanceof Date && isValid(value) ? value : undefined)
 
