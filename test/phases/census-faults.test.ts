@@ -13,6 +13,7 @@ import {
   takeDuties,
 } from '../../src/lock/index.js'
 import { systemStatus } from '../../src/operations/index.js'
+import { Findings } from '../../src/phases/census/findings.js'
 import { lookAtCensus, readCensus } from '../../src/phases/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { Instruments } from '../../src/telemetry/metrics/instruments.js'
@@ -218,5 +219,28 @@ describe('the census, where something is wrong', () => {
     ])
     // All of these were read.
     expect(parks[0]?.documents).toEqual({ n: 3 })
+  })
+
+  test('the cause of the most documents is found behind thousands of others, and counted whole', () => {
+    const terms = { lockTimeoutMs: 60_000, progress: 'progress' } as never
+    const findings = new Findings(thing.model, terms, new Date())
+    const parked = (cause: number, i: number): Document => ({
+      ...{ _id: `${cause}-${i}`, phase: 'Creating', lockedAt: PARKED_AT, shape: 'object' },
+      progress: { error: { name: 'Error', message: 'no', cause: cause.toString(16).padStart(12, '0') } },
+    })
+    const add = (documents: Document[]) =>
+      findings.addParked(documents, { n: documents.length, more: false, read: documents.length })
+    const many = (from: number, n: number) => Array.from({ length: n }, (_, i) => parked(from + i, 0))
+    add(many(1, 3_000))
+    add(Array.from({ length: 20 }, (_, i) => parked(0xc0ffee, i)))
+    add(many(10_000, 3_000))
+    // One of those that were left out.
+    add([parked(7, 1), parked(7, 2)])
+    const { parks, moreParks } = findings.lists(() => undefined)
+    expect(parks.slice(0, 2)).toMatchObject([
+      { cause: '000000c0ffee', documents: { n: 20 } },
+      { cause: '000000000007', documents: { n: 3 } },
+    ])
+    expect(parks.length + moreParks).toBe(6_001)
   })
 })

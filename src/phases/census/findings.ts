@@ -33,7 +33,6 @@ export const foundFields = (progress: string): Document => ({
 })
 
 class Group {
-  readonly tally = new Tally()
   readonly ids = new SomeIds()
   readonly phases = new Set<string>()
   oldest: Date
@@ -42,6 +41,7 @@ class Group {
   constructor(
     readonly text: string,
     at: Date,
+    readonly tally: Tally,
   ) {
     this.oldest = at
     this.newest = at
@@ -56,26 +56,36 @@ class Group {
   }
 }
 
-/** Groups by key, the first thousand: further ones are only counted. */
+/** Groups by key, a thousand at most: beyond that the smaller half is only counted, until another of their documents comes. */
 class Groups {
-  private readonly byKey = new Map<string, Group>()
-  private readonly others = new Set<string>()
+  private byKey = new Map<string, Group>()
+  private readonly others = new Map<string, Tally>()
 
   add(key: string, text: string, stratum: Stratum, document: Document, at: Date): void {
     let group = this.byKey.get(key)
-    if (!group && this.byKey.size >= MOST_KEPT) {
-      this.others.add(key)
-      return
+    if (!group) {
+      if (this.byKey.size >= MOST_KEPT) this.leaveSmaller()
+      group = new Group(text, at, this.others.get(key) ?? new Tally())
+      this.others.delete(key)
+      this.byKey.set(key, group)
     }
-    group ??= new Group(text, at)
-    this.byKey.set(key, group)
     group.add(stratum, document, at)
   }
 
   /** Those with the most documents, and the number of those that are left out. */
   largest(): { readonly groups: readonly (readonly [string, Group])[]; readonly more: number } {
-    const all = [...this.byKey].sort(([, one], [, other]) => other.tally.size - one.tally.size)
+    const all = this.bySize()
     return { groups: all.slice(0, MOST_GROUPS), more: Math.max(0, all.length - MOST_GROUPS) + this.others.size }
+  }
+
+  private bySize(): (readonly [string, Group])[] {
+    return [...this.byKey].sort(([, one], [, other]) => other.tally.size - one.tally.size)
+  }
+
+  private leaveSmaller(): void {
+    const all = this.bySize()
+    this.byKey = new Map(all.slice(0, MOST_KEPT / 2))
+    for (const [key, { tally }] of all.slice(MOST_KEPT / 2)) this.others.set(key, tally)
   }
 }
 
