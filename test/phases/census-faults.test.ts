@@ -10,6 +10,7 @@ import {
   PARKED_AT,
   PHASELESS,
   REPLICAS_COLLECTION,
+  readDuties,
   takeDuties,
 } from '../../src/lock/index.js'
 import { systemStatus } from '../../src/operations/index.js'
@@ -242,5 +243,48 @@ describe('the census, where something is wrong', () => {
       { cause: '000000000007', documents: { n: 3 } },
     ])
     expect(parks.length + moreParks).toBe(6_001)
+  })
+
+  test('a cause stays while its documents are tried again, and is the same one when it comes back within an hour', async () => {
+    const { runAll } = await prepared()
+    const later = new Date(Date.now() + 600_000)
+    const progress = { error: { name: 'Error', message: 'no printer' }, attempts: 3 }
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating', lockedAt: later, progress } as never)
+    const set = (fields: Document) => things(database.db).updateOne({ _id: 'a' }, fields)
+    const taken = async () => {
+      await duties().updateMany({}, { $set: { begunAt: new Date(0) } })
+      await runAll()
+      return (await readCensus(database.db)).census.get('thing')!
+    }
+    const [first] = (await taken()).errors
+    await set({ $set: { lockedBy: 'other~1#1.1' } })
+    const held = await taken()
+    expect(held.phases.find(({ phase }) => phase === 'Creating')).toMatchObject({ held: 1, failing: { n: 1 } })
+    expect(held.errors).toMatchObject([{ cause: first!.cause, firstSeen: first!.firstSeen }])
+    await set({ $unset: { lockedBy: 1, 'progress.error': 1 } })
+    for (let i = 0; i < 2; i += 1)
+      expect(await taken()).toMatchObject({ errors: [], gone: [{ cause: first!.cause, firstSeen: first!.firstSeen }] })
+    await set({ $set: { progress } })
+    expect(await taken()).toMatchObject({ errors: [{ firstSeen: first!.firstSeen }], gone: [] })
+    await set({ $unset: { 'progress.error': 1 } })
+    await taken()
+    const census = database.db.collection(CENSUS_COLLECTION)
+    await census.updateOne({}, { $set: { 'gone.0.lastSeen': new Date(Date.now() - 3_700_000) } })
+    expect((await taken()).gone).toEqual([])
+  })
+
+  test('the error of a duty stays while it is done again, until it ends without one', async () => {
+    const [census, done] = [[{ name: 'a', everyMs: 1 }], { name: 'a', tookMs: 1 }]
+    const state = async () => (await readDuties(database.db)).duties.map(({ tookMs, error }) => [tookMs, error])
+    const turn = async (shift: number) => {
+      await duties().updateMany({}, { $set: { begunAt: new Date(0) } })
+      expect(await takeDuties(database.db, census, { by: 'one', shift })).toEqual(['a'])
+    }
+    await turn(1)
+    await endDuties(database.db, { by: 'one', shift: 1 }, [{ ...done, error: 'too slow' }])
+    await turn(2)
+    expect(await state()).toEqual([[null, 'too slow']])
+    await endDuties(database.db, { by: 'one', shift: 2 }, [{ ...done, found: {} }])
+    expect(await state()).toEqual([[1, null]])
   })
 })

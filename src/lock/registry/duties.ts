@@ -14,7 +14,7 @@ export interface Duty {
   readonly begunAt: Date
   /** The time that it took, in milliseconds; null: it runs, or its replica has ended. */
   readonly tookMs: number | null
-  /** The error that it failed with; null: it didn't fail. */
+  /** The error that it failed with the last time that it ended; null: it didn't fail. */
   readonly error: string | null
   /** Its findings; null: it has never ended. */
   readonly found: Document | null
@@ -79,9 +79,7 @@ export async function takeDuties(
   const before = {
     previous: { begunAt: { $ifNull: ['$begunAt', null] }, tookMs: { $ifNull: ['$tookMs', null] } },
   }
-  const taken = [
-    { $set: { begunAt: '$$NOW', ...before, ...fieldsOf({ by, shift, tookMs: null, error: null }), everyMs } },
-  ]
+  const taken = [{ $set: { begunAt: '$$NOW', ...before, ...fieldsOf({ by, shift, tookMs: null }), everyMs } }]
   await collection.updateMany({ _id: { $in: names }, $expr: isDue }, taken, { maxTimeMS: MOST_MS })
   const found = await collection
     .find({ _id: { $in: names } }, { projection: { by: 1, shift: 1, 'found.costMs': 1 }, maxTimeMS: MOST_MS })
@@ -120,7 +118,7 @@ export async function endDuties(
   const updates = ended.map(({ name, ...came }) => ({
     updateOne: {
       filter: { _id: name, ...isMine },
-      update: [{ $set: { ...fieldsOf(came), ...('found' in came && { foundAt: '$$NOW' }) } }],
+      update: [{ $set: { ...fieldsOf(came), ...('found' in came && { foundAt: '$$NOW', error: null }) } }],
     },
   }))
   const filter = { _id: { $in: [...left] }, ...isMine }

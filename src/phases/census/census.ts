@@ -58,6 +58,13 @@ export interface TroubleGroup {
   readonly ids: readonly unknown[]
 }
 
+/** A cause that an earlier census found, and that is gone. */
+export interface GoneCause {
+  readonly cause: string
+  readonly firstSeen: Date
+  readonly lastSeen: Date
+}
+
 /** What a census found in one lifecycle: a document of {@link CENSUS_COLLECTION}, of 64 KB at most. Times are the server's. */
 export interface Census {
   /** The lifecycle. */
@@ -79,6 +86,8 @@ export interface Census {
   /** Reasons of parked documents; at most 50, most documents first. */
   readonly parks: readonly TroubleGroup[]
   readonly moreParks: number
+  /** Causes of the last hour that it didn't find, at most 50: those that come back keep when they were first seen. Absent: an older version took it. */
+  readonly gone?: readonly GoneCause[]
   /** What documents wait for, by `on` of their `step.wait`, '-': it doesn't say; at most 50, most documents first. */
   readonly waits: readonly {
     readonly on: string

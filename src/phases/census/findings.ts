@@ -160,10 +160,8 @@ export class Findings {
     const own = Object(document[progress]) as Document
     if (typeof own['steps'] === 'number' && own['steps'] >= backOff.afterSteps)
       this.loopsBy.add(String(document['phase']), '', stratum, document, this.now)
-    if (state.kind === 'held') {
-      phase.held.add(stratum)
-      return
-    }
+    if (state.kind === 'held') phase.held.add(stratum)
+    // A claim keeps the error: a document that is tried again has failed until that step ends well.
     const trouble = troubleOf(document, this.model)
     if (trouble) {
       phase.failing.add(stratum)

@@ -30,6 +30,8 @@ const troubles = isListOf(
     ...{ oldest: isTime, newest: isTime, firstSeen: isTime },
   }),
 )
+export const isWholeGoneCause = isOf({ cause: isText, firstSeen: isTime, lastSeen: isTime })
+
 /** True for a whole census. A person may have put anything there; what isn't one counts as none, so that its readers need no checks. */
 export const isWholeCensus = isOf({
   ...{ _id: isText, at: isTime, tookMs: isNumber, everyMs: isNumber },

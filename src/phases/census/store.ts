@@ -1,16 +1,23 @@
 import type { Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { CENSUS_COLLECTION, DUTIES_COLLECTION, literal, type Shift } from '../../lock/index.js'
-import type { Census } from './census.js'
+import type { Census, GoneCause } from './census.js'
+import { isWholeGoneCause } from './is-census.js'
 
 const MOST_MS = 5_000
 /** An older census no longer counts in what censuses cost. */
 const COUNTS_FOR_MS = 3_600_000
 
+/** How long a cause that isn't found any more is remembered. */
+const GONE_FOR_MS = 3_600_000
+const MOST_GONE = 50
+
 /** What a census keeps from the ones before it. */
 export interface Before {
   /** By cause, when it was first seen. */
   readonly firstSeen: ReadonlyMap<string, Date>
+  /** The causes that it listed, and those that it remembered. */
+  readonly seen: readonly GoneCause[]
   /** The time that the last censuses of the other lifecycles took, together. */
   readonly othersMs: number
 }
@@ -19,7 +26,10 @@ export interface Before {
 export function beforePipeline(lifecycle: string): Document[] {
   const isOwn = { $eq: ['$_id', literal(lifecycle)] }
   const groups = { $concatArrays: [listAt('$errors'), listAt('$parks')] }
-  const seen = { $map: { input: groups, in: { cause: '$$this.cause', firstSeen: '$$this.firstSeen' } } }
+  const listed = { cause: '$$this.cause', firstSeen: '$$this.firstSeen', lastSeen: '$at' }
+  const isRecentlyGone = { $gt: ['$$this.lastSeen', { $subtract: ['$$NOW', GONE_FOR_MS] }] }
+  const gone = { $filter: { input: listAt('$gone'), cond: isRecentlyGone } }
+  const seen = { $concatArrays: [gone, { $map: { input: groups, in: listed } }] }
   const isRecent = { $gt: ['$at', { $subtract: ['$$NOW', COUNTS_FOR_MS] }] }
   return [
     { $match: { $expr: { $or: [isOwn, isRecent] } } },
@@ -30,11 +40,22 @@ export function beforePipeline(lifecycle: string): Document[] {
 /** What was read by that. */
 export function beforeIn(rows: readonly Document[], lifecycle: string): Before {
   const own: Document[] = rows.find(({ _id }) => _id === lifecycle)?.['seen'] ?? []
-  const known = own.flatMap(({ cause, firstSeen }) =>
-    typeof cause === 'string' && firstSeen instanceof Date ? [[cause, firstSeen] as const] : [],
-  )
+  const seen = own.filter((one): one is Document & GoneCause => isWholeGoneCause(one))
+  const firstSeen = new Map(seen.map((one) => [one.cause, one.firstSeen]))
   const others = rows.filter(({ _id, tookMs }) => _id !== lifecycle && typeof tookMs === 'number')
-  return { firstSeen: new Map(known), othersMs: others.reduce((sum, { tookMs }) => sum + tookMs, 0) }
+  return { firstSeen, seen, othersMs: others.reduce((sum, { tookMs }) => sum + tookMs, 0) }
+}
+
+/** The causes to remember: a fault that goes for a while and comes back, such as between two tries, is the same one. */
+export function goneCauses(
+  { seen }: Before,
+  { errors, parks, at }: Pick<Census, 'errors' | 'parks' | 'at'>,
+): GoneCause[] {
+  const found = new Set([...errors, ...parks].map(({ cause }) => cause))
+  const isKept = ({ cause, lastSeen }: GoneCause) =>
+    !found.has(cause) && at.getTime() - lastSeen.getTime() < GONE_FOR_MS
+  const last = new Map(seen.filter(isKept).map((one) => [one.cause, one]))
+  return [...last.values()].sort((a, b) => b.lastSeen.getTime() - a.lastSeen.getTime()).slice(0, MOST_GONE)
 }
 
 const listAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })

@@ -24,6 +24,7 @@ import type { Census, CensusTaken, Count, PhaseCensus } from './census.js'
 import { countResting, countWorking, type PhaseCounts, type PhasePlace } from './count-phase.js'
 import { ageOfDue, type DueAge } from './due-age.js'
 import { Findings, lockedAtFound } from './findings.js'
+import { goneCauses } from './store.js'
 import { type CensusMemory, newMemory, type PieceName, READ_WHOLE, survey } from './survey.js'
 import { countOf } from './tally.js'
 
@@ -133,8 +134,9 @@ export async function takeCensus(
   const ends = [...model.phases.keys(), removedPhase(model.name)]
   const givenUp = await givenUpOutboxes(collection, { ...terms, callbacks: model.settings.callbacks }, ends, SOME)
   const lists = findings.lists((cause) => before.firstSeen.get(cause))
+  const gone = goneCauses(before, { ...lists, at })
   const taken = bounded({
-    ...{ _id: model.name, at, tookMs: Math.ceil(clock.monotonicMs() - startedMs), phases, ...lists, overdue },
+    ...{ gone, _id: model.name, at, tookMs: Math.ceil(clock.monotonicMs() - startedMs), phases, ...lists, overdue },
     callbacks: { givenUp: countOf(givenUp.n, COUNT_LIMIT), ids: givenUp.ids },
   })
   return { taken, othersMs: before.othersMs }
