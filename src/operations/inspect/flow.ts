@@ -24,6 +24,7 @@ const MOST = { minute: 24 * 60, hour: 30 * 24 } as const
 const DEFAULT_MINUTES = 60
 const MOST_MS = 5_000
 const UNAUTHORIZED = 13
+const MOST_MS = 5_000
 
 export interface FlowRequest {
   readonly lifecycle: string
@@ -136,16 +137,43 @@ export async function readFlows(
 
 async function serverTime(db: Db): Promise<Date> {
   const pipeline = [{ $limit: 1 }, { $project: { _id: 0, now: '$$NOW' } }]
-  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline).toArray()
+  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline, { maxTimeMS: MOST_MS }).toArray()
   // Without any lifecycle nothing was ever counted.
   return row?.['now'] ?? systemClock.now()
 }
 
-/** The documents of replicas, with the parts that may not be copied yet. Without rights on them there are none. */
-async function beatsOf(db: Db, lifecycles: readonly string[]): Promise<Document[]> {
-  const isSound = { $and: [{ $isNumber: '$everyMs' }, { $eq: [{ $type: '$seenAt' }, 'date'] }] }
-  const isRecent = {
-    $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
+/** The parts that stand in the replicas' documents: not all of them are copied yet. Without rights on them there are none. */
+async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; uncounted: string[] }> {
+  try {
+    const isLive = {
+      $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
+    }
+    const pipeline = [
+      {
+        $match: {
+          'lifecycles.name': lifecycle,
+          everyMs: { $type: 'number' },
+          seenAt: { $type: 'date' },
+          $expr: isLive,
+        },
+      },
+      { $project: { lifecycles: 1 } },
+    ]
+    const [parts, live] = await Promise.all([
+      partsInBeats(db, lifecycle),
+      db
+        .collection<Document & { _id: string }>(REPLICAS_COLLECTION)
+        .aggregate(pipeline, { maxTimeMS: MOST_MS })
+        .toArray(),
+    ])
+    // The versions that count also say which graph they run.
+    const counts = ({ lifecycles }: Document) =>
+      Array.isArray(lifecycles) && lifecycles.some((one) => one?.name === lifecycle && typeof one.graph === 'string')
+    const uncounted = live.filter((one) => !counts(one)).map(({ _id }) => String(_id))
+    return { parts, uncounted }
+  } catch (error) {
+    if (!isServerError(error, UNAUTHORIZED)) throw error
+    return { parts: [], uncounted: [] }
   }
   const among = { $in: [...lifecycles] }
   const pipeline = [

@@ -23,6 +23,7 @@ import { type Entry, readEntries } from './entries.js'
 const MOST_LEASED = 1_000
 const DEAD_AFTER = '30s'
 const UNAUTHORIZED = 13
+const MOST_MS = 5_000
 
 /** A lifecycle of a replica; only the name is known if the replica has no document in `phaselock.replicas`. */
 export type LifecycleOfReplica = Pick<RunLifecycle, 'name'> & Partial<RunLifecycle>
@@ -175,8 +176,9 @@ export async function replicasDescribed(
   deadAfterMs = durationMs(DEAD_AFTER),
 ): Promise<Read> {
   const collection = db.collection<{ _id: string }>(REPLICAS_COLLECTION)
-  const pipeline = [{ $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
-  const rows = await readOwnFields((how) => collection.aggregate(pipeline, how).toArray())
+  // The flow is by far the largest part, and isn't needed here.
+  const pipeline = [{ $unset: 'flow' }, { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
+  const rows = await readOwnFields((how) => collection.aggregate(pipeline, { maxTimeMS: MOST_MS, ...how }).toArray())
   const known = new Set(models.map(({ name }) => name))
   const states = rows.flatMap(({ document, now }) => {
     const state = stateOf(document, now, deadAfterMs)
