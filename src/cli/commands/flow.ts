@@ -46,7 +46,9 @@ function print(output: Output, flow: Flow): void {
   const { lifecycle, unit, intervals, uncounted } = flow
   const count = `${intervals.length} ${unit}${intervals.length === 1 ? '' : 's'}`
   output.line(`${lifecycle}, last ${count}: ${rateText(flow.perMinute)} recorded`)
-  for (const name of uncounted) output.line(`not counted: ${name}, a replica of an older version`)
+  if (uncounted === null)
+    output.line('not counted: what is still in the documents of replicas, which this user may not read')
+  for (const name of uncounted ?? []) output.line(`not counted: ${name}, a replica of an older version`)
   if (flow.moves.length === 0) output.line('nothing was recorded')
   else printTables(output, flow)
 }

@@ -48,8 +48,8 @@ export async function causesWith(
   system: System,
   request: CensusRequest,
 ): Promise<{ readonly causes: Causes; readonly sources: Sources }> {
-  const unread: string[] = []
-  const sources = await readSources(system, request, (source) => unread.push(source))
+  const unread = new Set<string>()
+  const sources = await readSources(system, request, (source) => unread.add(source))
   const { now, census, without } = sources
   const all = rowsOf(sources)
   const rows = await told(system, all.slice(0, MOST_ROWS), sources, unread)
@@ -57,7 +57,11 @@ export async function causesWith(
   const causes = {
     ...{ now, asOf, isOld: asOf !== null && ageToSay({ at: asOf }, now) !== undefined },
     ...{ rows, more: moreOf(sources, all), needsYou: all.filter((row) => !isAcknowledged(row)).length },
-    ...{ noCensus: [...without].map(([lifecycle, why]) => ({ lifecycle, why })), unread, quiet: quietOf(sources) },
+    ...{
+      noCensus: [...without].map(([lifecycle, why]) => ({ lifecycle, why })),
+      unread: [...unread],
+      quiet: quietOf(sources),
+    },
   }
   return { causes, sources }
 }
@@ -68,8 +72,8 @@ export async function causesWith(
  * @throws NotFound if there is no such row now; UsageError if several have that cause
  */
 export async function causeNamed(system: System, id: string): Promise<{ readonly row: CauseRow; readonly now: Date }> {
-  const unread: string[] = []
-  const sources = await readSources(system, {}, (source) => unread.push(source))
+  const unread = new Set<string>()
+  const sources = await readSources(system, {}, (source) => unread.add(source))
   const [row] = await told(system, [rowMeant(rowsOf(sources), id)], sources, unread)
   return { row: row!, now: sources.now }
 }
@@ -79,12 +83,12 @@ async function told(
   system: System,
   rows: readonly CauseRow[],
   sources: Sources,
-  unread: string[],
+  unread: Set<string>,
 ): Promise<CauseRow[]> {
   const names = [...new Set(rows.flatMap(({ id, cause }) => (cause === undefined ? [id] : [id, cause])))]
   const [changes, ended] = await Promise.all([
-    readChanges(system, rows, sources, (source) => unread.push(source)),
-    readEnded(system, names),
+    readChanges(system, rows, sources, (source) => unread.add(source)),
+    readEnded(system, names, (source) => unread.add(source)),
   ])
   return rows.map((row) => ({
     ...row,

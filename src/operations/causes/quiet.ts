@@ -7,8 +7,8 @@ import type { Sources } from './read.js'
 export interface Quiet {
   /** The recorded ends of steps in a minute, on average over the last ten; null: no replica counts them. */
   readonly perMinute: number | null
-  /** The replicas that don't count them. */
-  readonly uncounted: readonly string[]
+  /** The replicas that don't count them; null: this user may not read which. */
+  readonly uncounted: readonly string[] | null
   /** By the census, like the following ones: at least so many if a lifecycle has none; null: no lifecycle has one. */
   readonly due: Count | null
   readonly held: Count | null
@@ -37,9 +37,10 @@ export function quietOf({
   // The last minute isn't over.
   const intervals = [...flows.values()].flatMap((one) => one.intervals.slice(-MINUTES - 1, -1))
   const recorded = intervals.reduce((sum, one) => sum + one.recorded, 0)
-  const uncounted = [...new Set([...flows.values()].flatMap((one) => one.uncounted))]
+  const named = [...flows.values()].flatMap((one) => (one.uncounted === null ? [] : [one.uncounted]))
+  const uncounted = named.length < flows.size ? null : [...new Set(named.flat())]
   return {
-    perMinute: flows.size > 0 && (recorded > 0 || uncounted.length === 0) ? Math.round(recorded / MINUTES) : null,
+    perMinute: flows.size > 0 && (recorded > 0 || uncounted?.length === 0) ? Math.round(recorded / MINUTES) : null,
     uncounted,
     due: counted(phases.map(({ due }) => due)),
     held: counted(phases.map(({ held }) => ({ n: held }))),
@@ -53,7 +54,7 @@ export function quietText({ perMinute, uncounted, due, held, sleeping, next }: Q
   const speed =
     perMinute === null
       ? 'throughput unknown'
-      : `${uncounted.length > 0 ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
+      : `${uncounted?.length !== 0 ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
   const run = next === null ? '' : `; next: schedule ${next.schedule} in ${formatMs(next.at.getTime() - now.getTime())}`
   const documents =
     due && held && sleeping

@@ -50,7 +50,12 @@ export async function readSources(system: System, request: CensusRequest, unread
       readingEntries,
       readingEntries.then((entries) => replicaStates({ ...system, models }, '30s', entries)),
       ifAllowed(readDuties(db), { duties: [], now: undefined }, 'duties', unread),
-      listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
+      ifAllowed(
+        listOperations({ db, models: [] }, { limit: MOST_OPERATIONS, open: true }),
+        { operations: [], now: undefined },
+        'operations',
+        unread,
+      ),
       readingEntries.then((entries) => pausesListed(db, pausesIn(entries))),
       readAcks(db),
       ifAllowed(schedulesOf(system), [], 'schedules', unread),
@@ -62,7 +67,10 @@ export async function readSources(system: System, request: CensusRequest, unread
       return [name, (entry && lockTimeoutAt(entry, entry.now)?.dueMs) ?? settings.lockTimeoutMs]
     }),
   )
-  const [flows, mixed] = await Promise.all([flowsOf(db, census, now), mixedAmong({ db, models }, replicas)])
+  const [flows, mixed] = await Promise.all([
+    ifAllowed(flowsOf(db, census, now), new Map<string, Flow>(), 'flows', unread),
+    mixedAmong({ db, models }, replicas),
+  ])
   return {
     now,
     lifecycles,
@@ -112,7 +120,7 @@ export function causesIn(
       const { n, byInterval: byMinute, versions } = flow.causes[cause] ?? {}
       if (n !== undefined) return [[cause, { n, byMinute: byMinute!, versions: versions! }]]
       // Where all replicas count, none has recorded it within the hour.
-      return flow.uncounted.length === 0 ? [[cause, none]] : []
+      return flow.uncounted?.length === 0 ? [[cause, none]] : []
     }),
   )
 }
@@ -186,7 +194,7 @@ function datedChanges(entries: readonly Entry[]): ChangeSources['entries'] {
 const MOST_ENDED = 200
 
 /** Operations that have ended and were begun for one of these causes, the newest first. */
-export async function readEnded({ db }: System, causes: readonly string[]): Promise<EndedOperation[]> {
+export async function readEnded({ db }: System, causes: readonly string[], unread: Unread): Promise<EndedOperation[]> {
   if (causes.length === 0) return []
   const projection = {
     action: 1,
@@ -199,11 +207,12 @@ export async function readEnded({ db }: System, causes: readonly string[]): Prom
     'progress.since': 1,
   }
   const filter: Document = { phase: { $in: ['Done', 'Aborted'] }, cause: { $in: [...causes] } }
-  const found = await readOwnFields((how) =>
+  const reading = readOwnFields((how) =>
     protocolCollection(db, OPERATIONS_COLLECTION)
       .find(filter, { projection, sort: { createdAt: -1 }, limit: MOST_ENDED, maxTimeMS: MOST_MS, ...how })
       .toArray(),
   )
+  const found = await ifAllowed<Document[]>(reading, [], 'operations', unread)
   return found.flatMap(({ _id, phase, createdAt, counts, progress, ...rest }: Document): EndedOperation[] => {
     const endedAt: unknown = progress?.since
     if (!(endedAt instanceof Date)) return []

@@ -84,8 +84,11 @@ export interface Flow {
   readonly phases: Readonly<Record<string, PhaseFlow>>
   /** By cause, most first; `other`: more than 200 in one minute. */
   readonly causes: Readonly<Record<string, CauseFlow>>
-  /** Live replicas of the lifecycle that don't count, because they are of an older version: what they record isn't in here. */
-  readonly uncounted: readonly string[]
+  /**
+   * Live replicas of the lifecycle that don't count, because they are of an older version: what they record isn't in here. Null: this user may not read
+   * the replicas' documents, so neither these names nor what isn't copied from there yet are known.
+   */
+  readonly uncounted: readonly string[] | null
 }
 
 /**
@@ -142,8 +145,8 @@ async function serverTime(db: Db): Promise<Date> {
   return row?.['now'] ?? systemClock.now()
 }
 
-/** The parts that stand in the replicas' documents: not all of them are copied yet. Without rights on them there are none. */
-async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; uncounted: string[] }> {
+/** The parts that stand in the replicas' documents: not all of them are copied yet. Without rights on them none are known. */
+async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; uncounted: string[] | null }> {
   try {
     const isLive = {
       $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
@@ -173,7 +176,7 @@ async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; 
     return { parts, uncounted }
   } catch (error) {
     if (!isServerError(error, UNAUTHORIZED)) throw error
-    return { parts: [], uncounted: [] }
+    return { parts: [], uncounted: null }
   }
   const among = { $in: [...lifecycles] }
   const pipeline = [
