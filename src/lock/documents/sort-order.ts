@@ -28,12 +28,14 @@ export type Direction = 1 | -1
 
 /**
  * Filters for the values of a field that come after one in the server's sort order, whatever their types; each is one range of an index, and they are
- * in that order. A missing field counts as null.
+ * in that order. A missing field counts as null. After an array come none, because its elements have places of their own; after a date that JavaScript
+ * can't represent, values of later types.
  * @param direction -1: those that come before it, in descending order
  */
 export function valuesAfter(field: string, value: unknown, direction: Direction): Filter<Document>[] {
   const number = value == null ? 0x0a : BSON.serialize({ value })[4]!
   const at = TYPES.findIndex(([, numbers]) => numbers.includes(number))
+  if (at === -1) return []
   const ofType = (types: typeof TYPES) =>
     types.length > 0 ? [{ [field]: { $type: types.flatMap(([names]) => names.split(' ')) } } as Filter<Document>] : []
   const same = value == null ? [] : [ofSameType(field, value, direction)]
@@ -48,6 +50,7 @@ export function valuesAfter(field: string, value: unknown, direction: Direction)
 }
 
 function ofSameType(field: string, value: unknown, direction: Direction): Filter<Document> {
+  if (value instanceof Date && Number.isNaN(value.getTime())) return { [field]: { $in: [] } }
   // The first of the numbers, to which nothing compares.
   if (typeof value === 'number' && Number.isNaN(value))
     return { [field]: direction === 1 ? { $type: 'number', $ne: value } : { $in: [] } }

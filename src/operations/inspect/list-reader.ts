@@ -1,9 +1,11 @@
 import type { Collection, Document, Filter } from 'mongodb'
+import { isServerError } from '../../database/index.js'
 import {
   afterId,
   type Direction,
   idKey,
   MissingIndex,
+  multikeyFields,
   onClaimIndex,
   onIndex,
   readOwnFields,
@@ -46,6 +48,19 @@ const keyOf = ({ phase = null, lockedAt = null, updatedAt = null }: Document): K
 const keyText = (key: Key): string => [key.phase, key.lockedAt, key.updatedAt].map((value) => idKey(value)).join(' ')
 const sameKey = (one: ReadAt, key: Key): boolean => keyText(keyOf(one.document)) === keyText(key)
 
+const TIMES = ['lockedAt', 'updatedAt']
+const [FIRST, LAST] = [new Date(-8.64e15), new Date(8.64e15)]
+const beyondDates = TIMES.flatMap((field): Filter<Document>[] => [
+  { [field]: { $lt: FIRST } },
+  { [field]: { $gt: LAST } },
+])
+const arrays = ['phase', ...TIMES].map((field) => ({ [field]: { $type: 'array' } }) as Filter<Document>)
+/** The documents that a cursor can name: an array has several places in an index, and no JavaScript date is as far away as some of BSON's. */
+const NAMEABLE: Filter<Document> = { $nor: [...arrays, ...beyondDates] }
+/** The look for those left out never takes longer. */
+const MOST_MS = 1_000
+const TOO_SLOW = 50
+
 /**
  * Reads pages of a list. Invariant: of documents that don't change while the list is read each is on one page, and none is left out. A page therefore
  * never ends within documents of the same key in the index's own order, which no cursor can name: those are put in the order of `_id`.
@@ -64,6 +79,25 @@ export class ListReader {
     if (order === 'ties') return this.tiesOf({}, after.at, most)
     if (order === 'id') return this.byId(after.at, most)
     return this.byLease(after, most)
+  }
+
+  /**
+   * True if the list leaves out documents because no cursor can name their place. Of dates out of range only `lockedAt` is looked for: of `updatedAt` each
+   * key would have to be read. Arrays are looked for only if the claim index has ever held one.
+   */
+  async leavesOut(): Promise<boolean> {
+    if (this.plan.order !== 'lease') return false
+    const isMultikey = (await multikeyFields(this.collection).catch(() => [])).length > 0
+    // One after the other: of an `$or` within other conditions the server makes no bounds.
+    for (const where of [...beyondDates.slice(0, 2), ...(isMultikey ? [{ $or: arrays }] : [])]) {
+      const found = await this.run(where, [{ $limit: 1 }], { _id: 1 }, MOST_MS).catch((error: unknown) => {
+        // What a second doesn't show may be there.
+        if (isServerError(error, TOO_SLOW)) return undefined
+        throw error
+      })
+      if (found === undefined || found.length > 0) return true
+    }
+    return false
   }
 
   private async byId(at: Position['at'], most: number): Promise<ListPage> {
@@ -147,24 +181,31 @@ export class ListReader {
 
   private read(where: Filter<Document>, sort: Document, limit: number): Promise<ReadAt[]> {
     const { rest } = this.plan
-    const bounded = rest ? [{ $limit: this.mostRead }, ...this.restStages()] : []
-    return this.run(where, [{ $sort: sort }, ...bounded, { $limit: limit }])
+    const bounded = rest ? [{ $limit: this.mostRead }] : []
+    return this.run(where, [{ $sort: sort }, ...bounded, ...this.restStages(), { $limit: limit }])
   }
 
-  /** The last document that {@link read} has looked at, if it hasn't reached the end of its range. */
+  /** The last document that {@link read} has looked at, if it hasn't reached the end of its range; or the first after it that a cursor can name. */
   private async lastRead(where: Filter<Document>, sort: Document): Promise<ReadAt | undefined> {
     const fields = { phase: 1, lockedAt: 1, updatedAt: 1 }
-    return (await this.run(where, [{ $sort: sort }, { $skip: this.mostRead - 1 }, { $limit: 1 }], fields))[0]
+    return (
+      await this.run(where, [{ $sort: sort }, { $skip: this.mostRead - 1 }, ...this.nameable(), { $limit: 1 }], fields)
+    )[0]
   }
 
   private restStages(): Document[] {
-    return this.plan.rest ? [{ $match: this.plan.rest }] : []
+    return [...this.nameable(), ...(this.plan.rest ? [{ $match: this.plan.rest }] : [])]
+  }
+
+  private nameable(): Document[] {
+    return this.plan.order === 'lease' ? [{ $match: NAMEABLE }] : []
   }
 
   private run(
     where: Filter<Document>,
     stages: readonly Document[],
     projection = this.plan.projection,
+    maxTimeMS?: number,
   ): Promise<ReadAt[]> {
     const { index, range } = this.plan
     const parts = [range, where].filter((part) => Object.keys(part).length > 0)
@@ -175,7 +216,7 @@ export class ListReader {
       { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
     ]
     const read = async (hint: Document | undefined) => {
-      const reading = { ...(hint && { hint }) }
+      const reading = { ...(hint && { hint }), ...(maxTimeMS !== undefined && { maxTimeMS }) }
       const rows = await readOwnFields((how) => this.collection.aggregate(pipeline, { ...how, ...reading }).toArray())
       return rows as unknown as ReadAt[]
     }

@@ -78,21 +78,29 @@ async function read(
 ): Promise<Page> {
   const inForce = await inForceIn(db, models)
   const documents: Found[] = []
-  let note: string | undefined
+  const notes: string[] = []
   for (const [i, model] of models.entries()) {
     const { terms } = inForce(model)
-    const start = i === 0 && from ? from : {}
+    const start: Omit<Position, 'lifecycle'> = i === 0 && from ? from : {}
     const plan = await planOf(db, model, terms, options)
     const reader = new ListReader(db.collection(model.collection), plan)
     const page = await reader.page(start, limit - documents.length).catch(unlessMissing)
     documents.push(...page.rows.map(foundIn(model, inForce(model))))
-    if (page.isCut) note = `at most ${MOST_READ} documents of ${model.name} were looked at`
+    if (page.isCut) notes.push(`at most ${MOST_READ} documents of ${model.name} were looked at`)
     if (page.isCrowded)
-      note = `of more than ${MOST_READ} documents of ${model.name} with the same place in the index only the first are listed`
-    if (page.next) return { documents, next: { lifecycle: model.name, ...page.next }, note }
+      notes.push(
+        `of more than ${MOST_READ} documents of ${model.name} with the same place in the index only the first are listed`,
+      )
+    if (start.key === undefined && (await reader.leavesOut().catch(unlessMissing)))
+      notes.push(
+        `left out: documents of ${model.name} whose phase or times are arrays, or dates out of range (phaselock check)`,
+      )
+    if (page.next) return { documents, next: { lifecycle: model.name, ...page.next }, note: textOf(notes) }
   }
-  return { documents, note }
+  return { documents, note: textOf(notes) }
 }
+
+const textOf = (notes: readonly string[]): string | undefined => (notes.length > 0 ? notes.join('; ') : undefined)
 
 function unlessMissing(error: unknown): never {
   if (!(error instanceof MissingIndex)) throw error
