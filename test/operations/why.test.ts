@@ -1,13 +1,13 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Document } from 'mongodb'
 import { childIndex, LIFECYCLES_COLLECTION, PARKED_AT, REPLICAS_COLLECTION } from '../../src/lock/index.js'
-import { cancelStep, pauseWork, removeDocument, type TermName } from '../../src/operations/index.js'
+import { cancelStep, pauseWork, removeDocument, type TermName, whyDocument } from '../../src/operations/index.js'
 import { eventually } from '../support/database.js'
 import { thingOf, things } from '../support/thing.js'
 import { ago, IN_AN_HOUR, lifecycle, useWhy } from './why-world.js'
 
 describe('why a document does not go on: by its own fields', () => {
-  const { database, system, collection, insert, present, termNow } = useWhy()
+  const { database, system, collection, insert, present, termNow, without } = useWhy()
 
   const own: readonly (readonly [TermName, Document, object])[] = [
     ['shape', { progress: [1] }, { evidence: { field: 'progress', found: 'an array' } }],
@@ -224,6 +224,18 @@ describe('why a document does not go on: by its own fields', () => {
       },
       sentence: expect.stringMatching(/It waits for another: of its children, child a-2: Parked/),
     })
+    // What can't be read of the children is unknown, and all else is judged.
+    const db = without('Child')
+    const { terms, ...verdict } = await whyDocument(system({ models, db }), { lifecycle: 'thing', id: 'a' })
+    expect({ ...terms.find(({ name }) => name === 'sleep'), ...verdict }).toMatchObject({
+      ...{ holds: false, blockedBy: 'sleep', evidence: { awaited: { unknown: 'not authorized on Child' } } },
+      sentence: expect.stringContaining("what that is can't be read: not authorized on Child"),
+    })
+    await database.db.collection('Child').dropIndexes()
+    expect(await termNow('sleep', { models })).toMatchObject({
+      sentence: expect.stringContaining("what that is can't be read: "),
+    })
+    await database.db.collection('Child').createIndex(childIndex('progress'))
     await database.db.collection('Child').deleteMany({})
     expect(await termNow('sleep', { models })).toMatchObject({
       sentence: expect.stringContaining('no child of it is open'),

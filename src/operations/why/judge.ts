@@ -12,7 +12,7 @@ import {
   turnTerm,
   writesTerm,
 } from './claim-terms.js'
-import { type Facts, factsOf, type Judged, type SharedFacts } from './facts.js'
+import { type Facts, factsOf, type Judged, type Known, known, type SharedFacts } from './facts.js'
 import {
   handlerTerm,
   leaseTerm,
@@ -47,10 +47,11 @@ export async function judge(
 ): Promise<{ readonly verdict: Verdict; readonly facts: Facts }> {
   const { system, found } = judged
   const judgeOther = async (other: Found) => (await judge(await asStored(system, other), level + 1)).verdict
-  const [facts, awaited] = await Promise.all([
+  const [facts, read] = await Promise.all([
     factsOf(judged, shared),
-    level < MOST_LEVELS ? awaitedBy(system, found, judgeOther) : undefined,
+    level < MOST_LEVELS ? known(() => awaitedBy(system, found, judgeOther)) : undefined,
   ])
+  const awaited = read && awaitedIn(read)
   const { entry, replicas } = facts
   const terms = [
     shapeTerm(judged),
@@ -80,6 +81,12 @@ export async function judge(
   }
   return { verdict, facts }
 }
+
+/** What can't be read of another document is unknown, and all else is judged. */
+const awaitedIn = (read: Known<Awaited | undefined>): Awaited | undefined =>
+  'value' in read
+    ? read.value
+    : { evidence: { unknown: read.unknown }, text: `what that is can't be read: ${read.unknown.split('\n')[0]}` }
 
 function sentenceOf(judged: Judged, facts: Facts, terms: readonly Term[], awaited: Awaited | undefined): string {
   const { condition, explanation, document, now } = judged.found
