@@ -171,6 +171,16 @@ describe('why a document does not go on: by its own fields', () => {
     expect(await termNow('handler', { models: [model] })).toMatchObject({ holds: 'unknown', blockedBy: 'replica' })
   })
 
+  test('lease: of a document that no claim can use, by what is stored, whatever else is the matter with it', async () => {
+    await present()
+    await insert({ phase: 'Odd', lockedAt: new Date(), lockedBy: 'other~1#2.3', fence: 1 })
+    expect(await termNow('lease')).toMatchObject({ holds: false, evidence: { by: 'other~1#2.3', replica: 'other~1' } })
+    await things(database.db).updateOne({ _id: 'a' }, { $set: { phase: 'Creating', lockedAt: /x/ as never } })
+    expect(await termNow('lease')).toMatchObject({ holds: 'unknown', evidence: { by: 'other~1#2.3' } })
+    await things(database.db).updateOne({ _id: 'a' }, { $unset: { lockedBy: 1 } })
+    expect(await termNow('lease')).toMatchObject({ holds: true })
+  })
+
   test('sleep: what it waits for has its own why, three levels deep', async () => {
     await present()
     const awaits = (id: string) => ({

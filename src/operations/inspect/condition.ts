@@ -80,7 +80,7 @@ const removedOne = (last: OutboxEntry | undefined): Condition => ({
 
 const isOver = ({ deadline }: StoredQuestion, now: Date): boolean => deadline !== null && deadline <= now
 
-const LEGACY_WRITER = 'a legacy writer'
+export const LEGACY_WRITER = 'a legacy writer'
 
 /** The field for which a claim would quarantine the document: a `progress` of its owner's, or a phase that isn't a string. */
 function misshapenField(document: Document, model: LifecycleModel): { field: string; found: string } | undefined {

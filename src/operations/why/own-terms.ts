@@ -1,8 +1,19 @@
 import type { Document } from 'mongodb'
-import { leaseStateOf, MOST_OPEN, outboxIn, Paused, parseToken, typeName, underHold } from '../../lock/index.js'
+import {
+  hasToken,
+  leaseStateOf,
+  MOST_OPEN,
+  outboxIn,
+  Paused,
+  parseToken,
+  tokenOf,
+  typeName,
+  underHold,
+} from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
 import { type Progress, troubleOf } from '../../phases/index.js'
 import { fromNow } from '../../time/index.js'
+import { LEGACY_WRITER } from '../inspect/condition.js'
 import { deadlineOf, ruleFor, whyOf, whyPaused } from '../inspect/explain.js'
 import { cancelOf } from '../inspect/find.js'
 import type { ReplicaState } from '../inspect/replicas.js'
@@ -54,14 +65,19 @@ export function phaseTerm({ model, found: { condition, document } }: Judged): Te
 }
 
 export function leaseTerm({ model, found, inForce }: Judged, replicas: Known<readonly ReplicaState[]>): Term {
-  const { condition, document, now } = found
-  if (condition.kind !== 'held') {
-    const state = leaseStateOf(document, { ...model.settings, ...inForce.terms }, now)
+  const { document, now } = found
+  // A document in another condition (of an unknown phase, removed) may be held, too.
+  const state = leaseStateOf(document, { ...model.settings, ...inForce.terms }, now)
+  if (state.kind === 'neverDue' && hasToken(document)) {
+    const by = tokenOf(document) ?? typeName(document['lockedBy'])
+    return isUnknown('lease', `${by} has stored its token, and until when it holds it can't be read`, { by })
+  }
+  if (state.kind !== 'held') {
     const expired = state.kind === 'due' ? state.expired : undefined
     const left = expired === undefined ? '' : `; the lease of ${expired} has run out`
     return holds('lease', `no replica holds it${left}`, expired === undefined ? {} : { expired })
   }
-  const { by, renewedAt, until } = condition
+  const { by = LEGACY_WRITER, renewedAt, until } = state
   const cancel = cancelOf(document['_id'], by, inForce.cancels)
   const name = parseToken(by)?.replica
   const holder = 'value' in replicas ? replicas.value.find((one) => one.name === name) : undefined
