@@ -92,6 +92,15 @@ describe('why no replica claims a due document', () => {
     expect(await termNow('limit')).toMatchObject({ holds: false })
     await leased(0)
     expect(await termNow('limit')).toMatchObject({ holds: true, evidence: { unused: 1 } })
+    await leased(1)
+    // Those of a replica that doesn't say may be free.
+    const beatsUnread = { db: without(REPLICAS_COLLECTION) }
+    expect(await termNow('limit', beatsUnread)).toMatchObject({ holds: 'unknown', evidence: { unused: null } })
+    await collection(REPLICAS_COLLECTION).deleteMany({})
+    expect(await termNow('limit')).toMatchObject({
+      holds: 'unknown',
+      text: expect.stringContaining(`${replica.identity} doesn't say how many of its slots it uses`),
+    })
   })
 
   test('replica: none is live, none handles its phase, an older one does not say, the right is missing', async () => {

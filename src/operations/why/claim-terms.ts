@@ -21,15 +21,15 @@ export function clockTerm({ found: { now } }: Judged, { entry, dueWithoutStep }:
   return fails('clock', `${stepped}, and only that has made it due: it waits until ${fromNow(until, now)}`, step)
 }
 
-export function limitTerms({ limits, replicas }: Facts): readonly Term[] {
+export function limitTerms({ limits, replicas, entry }: Facts): readonly Term[] {
   if ('unknown' in limits) return [isUnknown('limit', limits.unknown)]
   if (limits.value.length === 0) return [holds('limit', 'it needs no limit')]
-  const all = 'value' in replicas ? replicas.value : []
-  return limits.value.map((need) => limitTerm(need, all))
+  const present = 'value' in entry ? entry.value.present.map(({ name }) => name) : []
+  return limits.value.map((need) => limitTerm(need, replicas, present))
 }
 
 /** The sentences are those of `phaselock show`, too. */
-function limitTerm(need: NeededLimit, replicas: readonly ReplicaState[]): Term {
+function limitTerm(need: NeededLimit, beats: Facts['replicas'], present: readonly string[]): Term {
   const { limit: name, slots: needs, limitNow, declared = null, startsLeft = null, key } = need
   if (!limitNow) {
     const evidence = { limit: name, needs, declared, exists: false, key: key !== undefined }
@@ -39,7 +39,16 @@ function limitTerm(need: NeededLimit, replicas: readonly ReplicaState[]): Term {
   }
   const { slots, rate, holders, paused, damaged } = limitNow
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
-  const unused = unusedSlots(name, replicas)
+  const replicas = 'value' in beats ? beats.value : []
+  // Only a replica of its own lifecycle could take it into a slot that it has leased.
+  const silent = holders.filter(({ by }) => present.includes(by) && !replicas.some((one) => one.name === by))
+  const unsure =
+    'unknown' in beats
+      ? beats.unknown
+      : silent.length > 0
+        ? `${silent.map(({ by }) => by).join(', ')} doesn't say how many of its slots it uses`
+        : undefined
+  const unused = unsure === undefined ? unusedSlots(name, replicas) : null
   const evidence = {
     ...{ limit: name, needs, declared, exists: true, key: key !== undefined },
     ...{ slots, taken, unused, rate, startsLeft, holders, paused, damaged },
@@ -63,7 +72,13 @@ function limitTerm(need: NeededLimit, replicas: readonly ReplicaState[]): Term {
       evidence,
     )
   }
-  if (slots !== null && slots - taken < needs && unused < needs) {
+  if (slots !== null && slots - taken < needs && (unused ?? unusedSlots(name, replicas)) < needs) {
+    if (unsure !== undefined && holders.length > 0)
+      return isUnknown(
+        'limit',
+        `${taken} of ${slots} of its limit ${name} are taken, and whether one of them is free for it isn't known: ${unsure}`,
+        evidence,
+      )
     const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
     const also = pace ? `; ${pace}` : ''
     const full = `${taken} of ${slots} are taken: ${who}${also}`
