@@ -1,4 +1,4 @@
-export { type Ahead, countAhead, MOST_AHEAD, type QueueKind, valuesOfRank } from './candidates/ahead.js'
+export { type Ahead, countAhead, countOtherDue, MOST_AHEAD, type QueueKind, valuesOfRank } from './candidates/ahead.js'
 export { candidateCursor, type DueRange, dueRanges, dueWithin } from './candidates/candidates.js'
 export { type ClaimOrder, orderIndexes, RANKS } from './candidates/order.js'
 export { claimUpdate } from './claim/claim-commands.js'

@@ -2,14 +2,16 @@ import { describe, expect, test } from '@jest/globals'
 import { type Document, MongoClient } from 'mongodb'
 import {
   CLAIM_INDEX,
+  ensureLockIndexes,
   LIFECYCLES_COLLECTION,
   LIMITS_COLLECTION,
+  moreIndexes,
   PARKED_AT,
   REPLICAS_COLLECTION,
   TASK_LOCK_INIT_TIME,
 } from '../../src/lock/index.js'
 import { TERMS, whyDocument } from '../../src/operations/index.js'
-import { things } from '../support/thing.js'
+import { thingOf, things } from '../support/thing.js'
 import { ago, IN_AN_HOUR, lifecycle, useWhy } from './why-world.js'
 
 describe('why no replica claims a due document', () => {
@@ -154,6 +156,23 @@ describe('why no replica claims a due document', () => {
     expect(await termNow('turn')).toMatchObject({ holds: false, blockedBy: 'turn', evidence: { ahead: { n: 40 } } })
     await things(database.db).updateOne({ _id: 'a' }, { $set: { lockedAt: IN_AN_HOUR() } })
     expect(await termNow('turn')).toMatchObject({ holds: 'unknown' })
+  })
+
+  test('turn: of a lifecycle that is fair to all values, those of others count until all due ones have a place', async () => {
+    const fair = thingOf({ fairBy: 'tenant' }).model
+    await present()
+    await ensureLockIndexes(things(database.db) as never, {}, moreIndexes(fair.settings))
+    await insert({ tenant: 'x' })
+    const others = Array.from({ length: 40 }, (_, i) => ({
+      ...{ _id: `b${i}`, phase: 'Creating', lockedAt: TASK_LOCK_INIT_TIME, updatedAt: ago(9_000), tenant: 'y' },
+    }))
+    await things(database.db).insertMany(others.slice(0, 20) as never)
+    expect(await termNow('turn', { models: [fair] })).toMatchObject({ holds: true, evidence: { ahead: { n: 0 } } })
+    await things(database.db).insertMany(others.slice(20) as never)
+    expect(await termNow('turn', { models: [fair] })).toMatchObject({
+      ...{ holds: 'unknown', evidence: { ahead: { n: 0 }, due: { n: 40 } } },
+      text: expect.stringContaining('40 others are due, and what comes before it among those of other tenant'),
+    })
   })
 
   test('writes: the server refuses a claim', async () => {

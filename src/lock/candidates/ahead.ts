@@ -52,6 +52,20 @@ export async function countAhead(
   return { kind, n: await onIndex(collection, orderIndex(by.field), (index) => count(index, at)) }
 }
 
+/**
+ * Counts the other due documents of a phase, of all kinds and values: at most {@link MOST_AHEAD} keys of the claim index are read.
+ * @param dueBefore documents with a later `lockedAt` aren't due
+ * @throws MissingIndex
+ */
+export async function countOtherDue(collection: Collection, phase: string, dueBefore: Date): Promise<number> {
+  const where = { phase, lockedAt: { $not: { $gt: dueBefore } } }
+  const pipeline = [{ $match: where }, { $limit: MOST_AHEAD + 1 }, { $count: 'n' }]
+  const [found] = await onClaimIndex(collection, (hint) =>
+    collection.aggregate<{ n: number }>(pipeline, { hint, maxTimeMS: MOST_MS }).toArray(),
+  )
+  return Math.max((found?.n ?? 0) - 1, 0)
+}
+
 /** The values of a rank's field that have the same rank as a document; undefined: it has none. */
 export function valuesOfRank(value: unknown): readonly unknown[] | undefined {
   const rank = value == null ? 'normal' : value

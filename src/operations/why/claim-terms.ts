@@ -196,6 +196,19 @@ export function turnTerm(judged: Judged, facts: Facts): Term {
   const evidence = { ahead: count, kind, ...order, free: known.length > 0 ? free : null }
   if (known.length < able.length || able.length === 0)
     return isUnknown('turn', `${text}; how many places are free isn't known`, evidence)
+  if (by !== undefined && n < free) {
+    // Values take turns, and of each rank some move: of those of other values, too, some may come first.
+    const { due } = facts
+    if (!due || 'unknown' in due)
+      return isUnknown('turn', `${text}; ${due?.unknown ?? 'those of others are not counted'}`, evidence)
+    const others = { n: due.value, ...(due.value >= MOST_AHEAD && { more: true as const }) }
+    if (others.n >= free)
+      return isUnknown(
+        'turn',
+        `${text}; ${countText(others)} others are due, and what comes before it among those of other ${by} isn't known`,
+        { ...evidence, due: others },
+      )
+  }
   const places = `${numbered(free, 'place')} of ${numbered(able.length, 'replica')} ${free === 1 ? 'is' : 'are'} free`
   return n < free ? holds('turn', `${text}; ${places}`, evidence) : fails('turn', `${text}, and ${places}`, evidence)
 }

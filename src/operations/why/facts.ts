@@ -4,6 +4,7 @@ import {
   type Ahead,
   CLAIM_INDEX,
   countAhead,
+  countOtherDue,
   HANDLED_EVERY_MS,
   hasIndex,
   isDue,
@@ -69,7 +70,7 @@ export interface NeededLimit extends LimitNeed {
   readonly startsLeft: number | undefined
 }
 
-/** What is read to judge the terms that a document's own fields don't decide: at most ten commands, whatever there is in the database. */
+/** What is read to judge the terms that a document's own fields don't decide: at most eleven commands, whatever there is in the database. */
 export interface Facts {
   readonly entry: Known<Entry>
   readonly replicas: Known<readonly ReplicaState[]>
@@ -82,6 +83,8 @@ export interface Facts {
   readonly dueWithoutStep: Known<boolean> | undefined
   /** The task of a schedule's run that no live replica knows. */
   readonly unknownTask: Known<string | undefined>
+  /** The other due documents of its phase, of all values and kinds; undefined: its queue has no order by a field, or it is in none. */
+  readonly due: Known<number> | undefined
 }
 
 /** Those of them that an action on the document leaves as they are. */
@@ -95,18 +98,21 @@ export async function factsOf(judged: Judged, shared?: SharedFacts): Promise<Fac
   const isDueNow = condition.kind === 'due'
   const collection = db.collection(model.collection)
   const entry = shared?.entry ?? (await known(() => entryOf(judged)))
-  const [replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask] = await Promise.all([
+  const order = orderOf(model, document)
+  const dueBefore = new Date(found.now.getTime() - judged.inForce.terms.lockTimeoutMs)
+  const [replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask, due] = await Promise.all([
     shared?.replicas ?? known(async () => (await replicasDescribed({ db, models: [model] })).states),
     known(() => limitsNeeded(system, model, document)),
     shared?.index ?? known(() => claimIndexMissing(judged)),
     isDueNow
       ? known(() => whyNotClaimable(db, model.collection, judged.inForce.terms, document['_id'], stages))
       : { value: undefined },
-    isDueNow ? known(() => countAhead(collection, document['phase'], document, orderOf(model, document))) : undefined,
+    isDueNow ? known(() => countAhead(collection, document['phase'], document, order)) : undefined,
     isDueNow && 'value' in entry && entry.value.clockStep ? dueBut(judged, entry.value.clockStep) : undefined,
     shared?.unknownTask ?? known(() => taskNobodyKnows(judged)),
+    isDueNow && order ? known(() => countOtherDue(collection, document['phase'], dueBefore)) : undefined,
   ])
-  return { entry, replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask }
+  return { entry, replicas, limits, index, refusal, ahead, dueWithoutStep, unknownTask, due }
 }
 
 /** The first index without which its lifecycle's claims read nothing. While the claim index is rebuilt another takes its place. */
