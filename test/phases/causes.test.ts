@@ -29,6 +29,19 @@ describe('causes of errors', () => {
     },
   )
 
+  test('scripts without spaces: numbers are values, the words around them stay, however long they are', () => {
+    expect(templateOf('打印机17没有纸')).toBe('打印机#没有纸')
+    expect(templateOf('プリンター１２は応答しません。再試行３回')).toBe('プリンター#は応答しません。再試行#回')
+    expect(templateOf('ไม่พบเอกสาร42ในคิว')).toBe('ไม่พบเอกสาร#ในคิว')
+    expect(templateOf('打印机　没有纸')).toBe('打印机 没有纸')
+    expect(templateOf("找不到文件'a-b'的内容")).toBe('找不到文件#的内容')
+    expect(templateOf('文件order-abc损坏', 'order-abc')).toBe('文件#损坏')
+    const long =
+      '由于上游服务长时间没有响应并且所有重试均已用尽因此无法完成当前订单的打印任务请联系系统管理员检查打印机的网络连接'
+    expect(templateOf(long)).toBe(long)
+    expect(causeOf(`${long}7`)).not.toBe(causeOf('打印机没有纸7'))
+  })
+
   test('200 known messages: no two of the lists have one cause', () => {
     const titles = new Map<string, string[]>()
     for (const [name, code, message] of KNOWN_CAUSES) {

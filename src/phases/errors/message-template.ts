@@ -25,13 +25,23 @@ const KINDS: readonly Kind[] = Array.from({ length: 256 }, (_, code): Kind => {
 function kindAt(text: string, at: number): Kind {
   const code = text.charCodeAt(at)
   if (code < 256) return KINDS[code]!
-  return code >= 0x2000 && code < 0x2070 ? MARK : LETTER
+  if (code === 0x3000) return SPACE
+  if ((code >= 0x2000 && code < 0x2070) || code === 0x3001 || code === 0x3002) return MARK
+  return DIGITS.test(text[at]!) ? DIGIT : LETTER
+}
+const DIGITS = /\p{Nd}/u
+
+/** True for a letter of a script that puts no spaces between words: Thai to Khmer, Chinese, Japanese. Numbers and names stand right beside it. */
+function isUnspacedAt(text: string, at: number): boolean {
+  const code = text.charCodeAt(at)
+  if (code < 0x0e00 || kindAt(text, at) !== LETTER) return false
+  return code >= 0x2e80 || code < 0x0f00 || (code >= 0x1000 && code < 0x10a0) || (code >= 0x1780 && code < 0x1800)
 }
 
 const isWordAt = (text: string, at: number): boolean => {
   if (at < 0 || at >= text.length) return false
   const kind = kindAt(text, at)
-  return kind === LETTER || kind === DIGIT
+  return (kind === LETTER || kind === DIGIT) && !isUnspacedAt(text, at)
 }
 
 const COLON = 58
@@ -245,9 +255,11 @@ function addWords(template: Template, chunk: string): void {
   while (at < chunk.length) {
     const from = at
     let [digits, others, isHex] = [0, 0, true]
+    const isUnspaced = isUnspacedAt(chunk, at)
     for (; at < chunk.length; at += 1) {
       const code = chunk.charCodeAt(at)
       const kind = kindAt(chunk, at)
+      if (isUnspacedAt(chunk, at) !== isUnspaced) break
       if (kind === DIGIT) digits += 1
       else if (kind === LETTER) others += 1
       else if (code !== HYPHEN || at === from) break
@@ -260,7 +272,8 @@ function addWords(template: Template, chunk: string): void {
     }
     const word = chunk.slice(from, at)
     if (digits > 0) template.numbered(word, digits === word.length)
-    else if ((isHex && others >= 8) || word.length > LONGEST_WORD || DATE_WORDS.has(word)) template.value()
+    else if ((isHex && others >= 8) || (word.length > LONGEST_WORD && !isUnspaced) || DATE_WORDS.has(word))
+      template.value()
     else template.word(word)
   }
 }
