@@ -5,10 +5,12 @@ import type { Sources } from './read.js'
 
 /** What happens while nothing needs a person. */
 export interface Quiet {
-  /** The recorded ends of steps in a minute, on average over the last ten; null: no replica counts them. */
+  /** The recorded ends of steps in a minute, on average over the last ten; null: none is known, and not all are counted. */
   readonly perMinute: number | null
   /** The replicas that don't count them; null: this user may not read which. */
   readonly uncounted: readonly string[] | null
+  /** True if it is at least so many: not each lifecycle's are read, or not each replica's. */
+  readonly isPartly: boolean
   /** By the census, like the following ones: at least so many if a lifecycle has none; null: no lifecycle has one. */
   readonly due: Count | null
   readonly held: Count | null
@@ -27,9 +29,9 @@ export function quietOf({
   now,
 }: Pick<Sources, 'census' | 'without' | 'schedules' | 'flows' | 'now'>): Quiet {
   const phases = [...census.values()].flatMap((one) => one.phases)
-  const isPartly = without.size > 0
+  const isCountedPartly = without.size > 0
   const counted = (counts: readonly Count[]): Count | null =>
-    census.size === 0 ? null : { ...sumOf(counts), ...(isPartly && { more: true }) }
+    census.size === 0 ? null : { ...sumOf(counts), ...(isCountedPartly && { more: true }) }
   const runs = schedules.flatMap(({ _id, nextRunAt }) =>
     typeof _id === 'string' && nextRunAt instanceof Date && nextRunAt > now ? [{ schedule: _id, at: nextRunAt }] : [],
   )
@@ -39,9 +41,10 @@ export function quietOf({
   const recorded = intervals.reduce((sum, one) => sum + one.recorded, 0)
   const named = [...flows.values()].flatMap((one) => (one.uncounted === null ? [] : [one.uncounted]))
   const uncounted = named.length < flows.size ? null : [...new Set(named.flat())]
+  const isPartly = flows.size < census.size || isCountedPartly || uncounted?.length !== 0
   return {
-    perMinute: flows.size > 0 && (recorded > 0 || uncounted?.length === 0) ? Math.round(recorded / MINUTES) : null,
-    uncounted,
+    perMinute: flows.size > 0 && (recorded > 0 || !isPartly) ? Math.round(recorded / MINUTES) : null,
+    ...{ uncounted, isPartly },
     due: counted(phases.map(({ due }) => due)),
     held: counted(phases.map(({ held }) => ({ n: held }))),
     sleeping: counted(phases.map(({ sleeping }) => sleeping)),
@@ -50,11 +53,11 @@ export function quietOf({
 }
 
 /** The same in one line. */
-export function quietText({ perMinute, uncounted, due, held, sleeping, next }: Quiet, now: Date): string {
+export function quietText({ perMinute, isPartly, due, held, sleeping, next }: Quiet, now: Date): string {
   const speed =
     perMinute === null
       ? 'throughput unknown'
-      : `${uncounted?.length !== 0 ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
+      : `${isPartly ? 'at least ' : ''}${perMinute.toLocaleString('en-US')} steps per minute`
   const run = next === null ? '' : `; next: schedule ${next.schedule} in ${formatMs(next.at.getTime() - now.getTime())}`
   const documents =
     due && held && sleeping

@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Db, type Document, MongoClient } from 'mongodb'
 import { ACKS_COLLECTION } from '../../../src/operations/causes/acks.js'
+import { quietText } from '../../../src/operations/causes/quiet.js'
 import {
   ackCause,
   causeNamed,
@@ -11,14 +12,16 @@ import {
   UsageError,
   unackCause,
 } from '../../../src/operations/index.js'
-import type { Census } from '../../../src/phases/index.js'
+import type { Census, TroubleGroup } from '../../../src/phases/index.js'
 import { useDatabase } from '../../support/database.js'
-import { thing } from '../../support/thing.js'
+import { thing, thingOf } from '../../support/thing.js'
 import { BulkWorld } from '../bulk-world.js'
-import { censusOf, groupOf } from './census.js'
+import { censusOf, groupOf as groupAt } from './census.js'
 
 const database = useDatabase()
 const HOUR = 3_600_000
+/** One that began before any acknowledgement, whatever the date is. */
+const groupOf = (fields: Partial<TroubleGroup> = {}) => groupAt({ firstSeen: new Date('2020-01-01'), ...fields })
 
 /** A world in which a replica has registered things and a census says what the test wants. */
 async function world(fields: Partial<Census> = {}) {
@@ -139,6 +142,19 @@ describe('acknowledgements', () => {
 })
 
 describe('the list', () => {
+  test('the throughput is that of the lifecycles that are read, and the text says so', async () => {
+    const { system, db } = await world({ errors: [groupOf({ documents: { n: 3 } })] })
+    const { _id: _, ...other } = censusOf('other', new Date())
+    await db
+      .collection<Document & { _id: string }>('phaselock.census')
+      .replaceOne({ _id: 'other' }, other, { upsert: true })
+    const both = { ...system, models: [thing.model, thingOf({ name: 'other', collection: 'Other' }).model] }
+    expect((await causes(system)).quiet).toMatchObject({ perMinute: 0, isPartly: false })
+    const { quiet, now } = await causes(both)
+    expect(quiet).toMatchObject({ perMinute: null, isPartly: true })
+    expect(quietText({ ...quiet, perMinute: 7 }, now)).toMatch(/^at least 7 steps per minute; /)
+  })
+
   test('reads no document of a lifecycle, and says the same each time', async () => {
     const { bulk } = await world({ parks: [groupOf()], errors: [groupOf({ documents: { n: 3 } })] })
     await bulk.things.insertOne({ _id: 'a', phase: 'Creating' })
