@@ -102,7 +102,14 @@ export function documentRows({ census, flow, pauses, now }: DocumentsSeen): Foun
   const { nearestDeadline, documents: asking, ids: asked } = census.questions
   const isNear = nearestDeadline instanceof Date && nearestDeadline.getTime() - now.getTime() <= NEAR_MS
   const question: FoundCause = {
-    ...{ kind: 'question', key: [], lifecycle, documents: asking, ids: three(asked), ...seen },
+    ...{
+      kind: 'question',
+      key: [nearestDeadline?.toISOString() ?? ''],
+      lifecycle,
+      documents: asking,
+      ids: three(asked),
+      ...seen,
+    },
     text: `asking; the nearest deadline ${nearestDeadline && nearestDeadline > now ? 'is' : 'was'} ${nearestDeadline?.toISOString()}`,
     ...{ oldest: null, firstSeen: null },
     action: always(`phaselock answer ${first(asked)} ...`, `phaselock questions ${typed(lifecycle)}`),

@@ -1,4 +1,5 @@
 import { typed } from '../../options/index.js'
+import { causeOfError } from '../../phases/index.js'
 import type { FoundCause } from './row.js'
 
 /** What a schedule's document says of itself; any client may have stored other values there. */
@@ -43,7 +44,7 @@ function scheduleRow(
     failedAt && (!succeededAt || failedAt > succeededAt)
       ? [
           row(
-            'failed',
+            `failed ${causeOfError({ message: errorText(lastFailure?.error) }).cause}`,
             `failed: ${errorText(lastFailure?.error)}`,
             failedAt,
             `phaselock run ${id}`,

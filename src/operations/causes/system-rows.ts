@@ -1,6 +1,6 @@
 import type { Duty } from '../../lock/index.js'
 import { typed } from '../../options/index.js'
-import { CENSUS, SWEEP, UNHANDLED } from '../../phases/index.js'
+import { CENSUS, causeOfError, SWEEP, UNHANDLED } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import type { OperationState } from '../bulk/operations.js'
@@ -139,9 +139,9 @@ function badDuty(
 ): FoundCause[] {
   const everyMs = name.startsWith(CENSUS) ? Math.max(lastMs, RARE_CENSUS_MS) : lastMs
   const ageMs = now.getTime() - begunAt.getTime()
-  const row = (text: string, since: Date | null): FoundCause[] => [
+  const row = (text: string, since: Date | null, ...key: string[]): FoundCause[] => [
     {
-      ...{ kind: 'duty', key: [name], text: `the duty '${name}' ${text}`, documents: null, ...NONE },
+      ...{ kind: 'duty', key: [name, ...key], text: `the duty '${name}' ${text}`, documents: null, ...NONE },
       ...{
         oldest: since,
         firstSeen: since,
@@ -150,7 +150,7 @@ function badDuty(
       },
     },
   ]
-  if (error !== null) return row(`failed: ${error}`, foundAt ?? begunAt)
+  if (error !== null) return row(`failed: ${error}`, foundAt ?? begunAt, causeOfError({ message: error }).cause)
   if (ageMs > Math.max(LATE_AFTER * everyMs, LATE_AFTER_MS))
     return row(`was begun ${formatMs(ageMs)} ago, and is due each ${formatMs(everyMs)}`, begunAt)
   return tookMs === null && ageMs > Math.max(everyMs, LATE_AFTER_MS)

@@ -23,7 +23,14 @@ export const versionRows = (
       ...(graphs.length > 1 ? [`live replicas run different definitions: ${graphs.map(graphText).join('; ')}`] : []),
     ]
     return {
-      ...{ kind: 'versions', key: [], lifecycle, trend: 'unknown', ids: [], text: texts.join('; ') },
+      ...{
+        kind: 'versions',
+        key: [...graphs.map(({ graph }) => graph ?? '?').sort(), phases],
+        lifecycle,
+        trend: 'unknown',
+        ids: [],
+        text: texts.join('; '),
+      },
       versions: [...new Set(graphs.flatMap((one) => one.versions))].filter((version) => version !== '?'),
       documents: onlySome.length > 0 && partly ? sumOf(partly.map(({ documents }) => documents)) : null,
       ...{ oldest: since, firstSeen: since, lastSeen: now },

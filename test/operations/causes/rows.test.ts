@@ -2,9 +2,10 @@ import { describe, expect, test } from '@jest/globals'
 import type { Duty } from '../../../src/lock/index.js'
 import type { OperationState } from '../../../src/operations/bulk/operations.js'
 import { documentRows, repeats, trendOf } from '../../../src/operations/causes/document-rows.js'
-import { type CauseRow, causeId, inOrder } from '../../../src/operations/causes/row.js'
+import { type CauseRow, causeId, type FoundCause, inOrder } from '../../../src/operations/causes/row.js'
 import { scheduleRows } from '../../../src/operations/causes/schedule-rows.js'
 import { type SystemSeen, systemRows } from '../../../src/operations/causes/system-rows.js'
+import { versionRows } from '../../../src/operations/causes/version-rows.js'
 import type { ReplicaState } from '../../../src/operations/inspect/replicas.js'
 import type { Census, TroubleGroup } from '../../../src/phases/index.js'
 import { censusOf, groupOf } from './census.js'
@@ -313,6 +314,44 @@ describe('rows of schedules', () => {
     const rows = scheduleRows([{ _id: 'sync', ...fields }], NOW)
     expect(rows).toEqual(expected ? [expect.objectContaining({ kind: 'schedule', ...expected })] : [])
   })
+})
+
+test('another fault of the same duty, schedule, lifecycle or question has another id, and the same one keeps its id', () => {
+  const ids = (rows: readonly FoundCause[]) => rows.map(causeId).join()
+  const replicas = [{ name: 'one~1', live: true, seenAt: NOW, lifecycles: [{ name: 'order' }] }] as never
+  const idle = { now: NOW, lifecycles: ['order'], replicas, leaseMs: new Map<string, number>(), operations: [] }
+  const failedDuty = { name: 'events', everyMs: 300_000, begunAt: ago(MINUTE), tookMs: 1, by: 'one~1', foundAt: NOW }
+  const ofDuty = (error: string) =>
+    ids(systemRows({ ...idle, duties: [{ ...failedDuty, found: null, error } as never] }))
+  const ofSchedule = (message: string) =>
+    ids(
+      scheduleRows(
+        [{ _id: 'sync', phase: 'Active', lastFailure: { at: NOW, error: { name: 'Error', message } } }],
+        NOW,
+      ),
+    )
+  const ofVersions = (graph: string) => {
+    const graphs = ['aaa', graph].map((one) => ({
+      graph: one,
+      replicas: [],
+      versions: [],
+      since: null,
+      differences: [],
+    }))
+    return ids(versionRows([{ lifecycle: 'order', graphs, onlySome: [] }], new Map(), NOW))
+  }
+  const ofQuestion = (minutes: string) =>
+    ids(rowsOf({ questions: { documents: { n: 1 }, nearestDeadline: ago(-Number(minutes) * MINUTE), ids: ['a'] } }))
+  for (const [of, one, same, other] of [
+    [ofDuty, 'no disk 1', 'no disk 2', 'no right'],
+    [ofSchedule, 'no disk 1', 'no disk 2', 'no right'],
+    [ofVersions, 'bbb', 'bbb', 'ccc'],
+    [ofQuestion, '5', '5', '6'],
+  ] as const) {
+    expect(of(one)).toMatch(/^[a-f\d]{12}$/)
+    expect(of(same)).toBe(of(one))
+    expect(of(other)).not.toBe(of(one))
+  }
 })
 
 test('an id depends on what distinguishes a cause alone, and no two of these share one', () => {
