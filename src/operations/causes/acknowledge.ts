@@ -1,14 +1,17 @@
 import { shown, typed } from '../../options/index.js'
-import { durationMs } from '../../time/index.js'
+import { durationMs, formatMs } from '../../time/index.js'
+import { countText } from '../inspect/count-text.js'
 import { recorded } from '../system/audit.js'
 import { NotFound, Refused, UsageError } from '../system/errors.js'
 import type { System } from '../system/system.js'
 import { type Ack, MOST_ACKS, readAcks, removeAck, storeAck } from './acks.js'
 import { causeNamed } from './causes.js'
-import type { CauseRow } from './row.js'
+import { begunAt, type CauseRow } from './row.js'
 
 /** The longest time that a cause can be acknowledged for. */
 const LONGEST_MS = 30 * 86_400_000
+/** The longest time for a cause of more documents than are counted: it never comes back by doubling. */
+const LONGEST_UNCOUNTED_MS = 86_400_000
 const LONGEST_NOTE = 500
 
 export interface AckRequest {
@@ -34,6 +37,11 @@ export async function ackCause(
     throw new UsageError(`expected a note of at most ${LONGEST_NOTE} characters, got ${note.length}`)
   const { row, now } = await causeNamed(system, id)
   const end = endOf(until, now)
+  const ms = typeof end === 'number' ? end : end.getTime() - now.getTime()
+  if (row.documents?.more && ms > LONGEST_UNCOUNTED_MS)
+    throw new UsageError(
+      `cause ${row.id} has ${countText(row.documents)} documents, and whether they double is not counted: acknowledge it for at most ${formatMs(LONGEST_UNCOUNTED_MS)}`,
+    )
   const before = row.ack && { by: row.ack.by, note: row.ack.note, until: row.ack.until }
   const about = {
     action: 'causes ack',
@@ -41,9 +49,9 @@ export async function ackCause(
     lifecycle: row.lifecycle,
     before,
   }
-  const documents = row.documents?.n ?? null
+  const { documents } = row
   const act = async (): Promise<Ack> => {
-    const verdict = await storeAck(system.db, row.id, { by, note: note ?? null, end, documents })
+    const verdict = await storeAck(system.db, row.id, { by, note: note ?? null, end, documents, begun: begunAt(row) })
     if (verdict.kind === 'tooMany')
       throw new Refused(
         `${MOST_ACKS} causes are acknowledged already`,
@@ -55,7 +63,7 @@ export async function ackCause(
   }
   const ack = await recorded(system, about, act, (ack) => ({
     outcome: 'done',
-    after: { by: ack.by, note: ack.note, until: ack.until, documents },
+    after: { by: ack.by, note: ack.note, until: ack.until, documents: documents?.n ?? null },
   }))
   return { row, ack }
 }

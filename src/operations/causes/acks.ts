@@ -16,6 +16,8 @@ export interface Ack {
   readonly until: Date
   /** The number of documents when it was acknowledged; null: not known. */
   readonly documents: number | null
+  /** True if there were more than could be counted. */
+  readonly more: boolean
 }
 
 /** The most acknowledgements in force. */
@@ -36,18 +38,19 @@ export async function readAcks(db: Db): Promise<ReadonlyMap<string, Ack>> {
 }
 
 /** Reads a stored one; undefined if a person has changed it so that it says nothing. */
-function ackOf({ _id: cause, by, note, since, until, documents }: Document): Ack | undefined {
+function ackOf({ _id: cause, by, note, since, until, documents, more }: Document): Ack | undefined {
   if (typeof cause !== 'string' || typeof by !== 'string' || !(until instanceof Date)) return undefined
   return {
     ...{ cause, by, until, note: typeof note === 'string' ? note : null },
     since: since instanceof Date ? since : new Date(0),
     documents: typeof documents === 'number' ? documents : null,
+    more: more === true,
   }
 }
 
-/** True if there are twice as many documents as when it was acknowledged. */
-export const hasDoubled = ({ documents: then }: Pick<Ack, 'documents'>, now: Count | null): boolean =>
-  then !== null && now !== null && now.n >= 2 * Math.max(then, 1)
+/** True if there are twice as many documents as when it was acknowledged, or now more than can be counted. */
+export const hasDoubled = ({ documents: then, more }: Pick<Ack, 'documents' | 'more'>, now: Count | null): boolean =>
+  then !== null && now !== null && (now.n >= 2 * Math.max(then, 1) || (now.more === true && !more))
 
 /** What became of an acknowledgement: stored, left alone because another person has the cause, or refused because there are too many. */
 export type AckVerdict = { readonly kind: 'acknowledged' | 'another'; readonly ack: Ack } | { readonly kind: 'tooMany' }
@@ -58,16 +61,22 @@ export interface NewAck {
   /** A time of the server's, or milliseconds from now on. */
   readonly end: Date | number
   /** The number of documents now; null: not known. */
-  readonly documents: number | null
+  readonly documents: Count | null
+  /** An earlier acknowledgement than this time's is not of the same fault, so it may be replaced; null: any is. */
+  readonly begun: Date | null
 }
 
 /**
  * Stores an acknowledgement; one's own is replaced.
  *
  * Invariant: of several people who acknowledge a cause one has it, and the others learn who. So the update leaves another's as it is while that is in
- * force, unless the documents have doubled since.
+ * force, unless the documents have doubled or the fault began anew since.
  */
-export async function storeAck(db: Db, cause: string, { by, note, end, documents }: NewAck): Promise<AckVerdict> {
+export async function storeAck(
+  db: Db,
+  cause: string,
+  { by, note, end, documents, begun }: NewAck,
+): Promise<AckVerdict> {
   const acks = acksOf(db)
   await removeOver(db)
   const others = { _id: { $ne: cause } }
@@ -75,14 +84,13 @@ export async function storeAck(db: Db, cause: string, { by, note, end, documents
     return { kind: 'tooMany' }
   const until = typeof end === 'number' ? { $add: ['$$NOW', end] } : literal(end)
   const own = { by: literal(by), note: literal(note), since: '$$NOW', until, expiresAt: until }
-  const doubled = {
-    $and: [
-      { $isNumber: '$documents' },
-      { $lte: [{ $multiply: [{ $max: ['$documents', 1] }, 2] }, literal(documents ?? 0)] },
-    ],
-  }
-  const isAnothers = { $and: [inForce, { $ne: ['$by', literal(by)] }, { $not: [doubled] }] }
-  const stored = { _id: literal(cause), ...own, documents: literal(documents) }
+  const { n, more = false } = documents ?? { n: null }
+  const isTwice = { $lte: [{ $multiply: [{ $max: ['$documents', 1] }, 2] }, literal(n ?? 0)] }
+  const isEndless = { $and: [literal(more), { $ne: ['$more', true] }] }
+  const doubled = { $and: [{ $isNumber: '$documents' }, { $or: [isTwice, isEndless] }] }
+  const isOfFault = begun === null ? true : { $gte: ['$since', literal(begun)] }
+  const isAnothers = { $and: [inForce, { $ne: ['$by', literal(by)] }, { $not: [doubled] }, isOfFault] }
+  const stored = { _id: literal(cause), ...own, documents: literal(n), more: literal(more) }
   const after = await acks.findOneAndUpdate(
     { _id: cause },
     [{ $replaceWith: { $cond: [isAnothers, '$$ROOT', stored] } }],

@@ -8,7 +8,7 @@ import { documentRows } from './document-rows.js'
 import { helpedBefore } from './helped.js'
 import { type Quiet, quietOf } from './quiet.js'
 import { causesIn, readChanges, readEnded, readSources, type Sources } from './read.js'
-import { type CauseRow, causeId, type FoundCause, inOrder, isAcknowledged, MOST_ROWS } from './row.js'
+import { begunAt, type CauseRow, causeId, type FoundCause, inOrder, isAcknowledged, MOST_ROWS } from './row.js'
 import { scheduleRows } from './schedule-rows.js'
 import { systemRows } from './system-rows.js'
 import { versionRows } from './version-rows.js'
@@ -126,7 +126,9 @@ export function rowsOf(sources: Sources): CauseRow[] {
   ]
   const rows = found.map(({ key, action, ...row }): CauseRow => {
     const id = causeId({ ...row, key })
-    const ack = acks.get(id)
+    const known = acks.get(id)
+    const begun = begunAt(row)
+    const ack = known && (begun === null || begun <= known.since) ? known : undefined
     return {
       ...{ id, ...row, before: [], helped: [] },
       ...(action && { action: action(id) }),

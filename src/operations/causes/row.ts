@@ -107,6 +107,14 @@ export interface CauseRow extends Omit<FoundCause, 'key' | 'action'> {
   readonly ack?: Acknowledged | undefined
 }
 
+/**
+ * The time before which no acknowledgement is of this row, because its fault began then; null: any may be. Only of these kinds the time when it was first
+ * seen is the begin; of others it moves while the fault lasts.
+ */
+export const begunAt = ({ kind, firstSeen }: Pick<FoundCause, 'kind' | 'firstSeen'>): Date | null =>
+  BEGIN_IS_KNOWN.includes(kind) ? firstSeen : null
+const BEGIN_IS_KNOWN: readonly CauseKind[] = ['no-replica', 'park', 'error']
+
 /** The id of a cause, made from what distinguishes it. */
 export const causeId = ({ kind, lifecycle, key }: Pick<FoundCause, 'kind' | 'lifecycle' | 'key'>): string =>
   createHash('sha256')

@@ -84,6 +84,30 @@ describe('acknowledgements', () => {
     expect(await rowOf(system)).toMatchObject({ ack: { by: 'bob', doubled: false } })
   })
 
+  test('one of more documents than are counted is back once the count has no end, and then stays', async () => {
+    const { system, write } = await world({ parks: [groupOf({ documents: { n: 6_000 } })] })
+    const { id } = await rowOf(system)
+    await ackCause(system, id, { by: 'ana', until: '4h' })
+    await write({ parks: [groupOf({ documents: { n: 10_000, more: true } })] })
+    expect(await rowOf(system)).toMatchObject({ ack: { doubled: true } })
+    await ackCause(system, id, { by: 'bob', until: '1h' })
+    expect(await rowOf(system)).toMatchObject({ ack: { by: 'bob', doubled: false } })
+    await expect(ackCause(system, id, { by: 'ana', until: '1h' })).rejects.toThrow(Refused)
+    await expect(ackCause(system, id, { by: 'bob', until: '25h' })).rejects.toThrow(
+      `cause ${id} has 10,000+ documents, and whether they double is not counted: acknowledge it for at most 1 d`,
+    )
+  })
+
+  test('one does not cover what began anew after it', async () => {
+    const { system, write } = await world({ parks: [groupOf()] })
+    const { id } = await rowOf(system)
+    const { ack } = await ackCause(system, id, { by: 'ana', until: '4h' })
+    await write({ parks: [groupOf({ firstSeen: new Date(ack.since.getTime() + 1) })] })
+    expect((await rowOf(system)).ack).toBeUndefined()
+    await ackCause(system, id, { by: 'bob', until: '1h' })
+    expect(await rowOf(system)).toMatchObject({ ack: { by: 'bob' } })
+  })
+
   test('it is over at its time, by the clock of the server, and is forgotten with the next one', async () => {
     const { system, db } = await world({ parks: [groupOf()], errors: [groupOf({ documents: { n: 3 } })] })
     const { id } = await rowOf(system)
