@@ -1,6 +1,5 @@
 import type { AnyBulkWriteOperation, Collection, Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
-import { arrayAt, literal } from '../terms/terms.js'
 import { addUp, type FlowMinute, type FlowSums, flowMinutesIn, flowSumsIn } from './flow-sums.js'
 import { REPLICAS_COLLECTION } from './replicas.js'
 
@@ -61,37 +60,21 @@ export const partsOf = (replica: string, minutes: readonly FlowMinute[], appVers
     }),
   )
 
-/** The parts of a lifecycle that stand in the documents of replicas, dead ones included. Nothing of other lifecycles is sent. */
-export async function partsInBeats(db: Db, lifecycle: string): Promise<FlowPart[]> {
-  const isOwn = { $eq: ['$$one.name', literal(lifecycle)] }
-  const own = { $filter: { input: arrayAt('$$minute.lifecycles'), as: 'one', cond: isOwn } }
-  const minute = { seq: '$$minute.seq', at: '$$minute.at', lifecycles: own }
-  const flow = { $map: { input: arrayAt('$flow'), as: 'minute', in: minute } }
-  const pipeline = [{ $match: { 'flow.lifecycles.name': lifecycle } }, { $project: { flow, appVersion: 1 } }]
-  return partsOfBeats(await beatsOf(db).aggregate(pipeline, { maxTimeMS: MOST_MS }).toArray())
+/** The parts that stand in a replica's document. */
+export const partsInBeat = ({ _id, flow, appVersion }: Document): FlowPart[] =>
+  partsOf(String(_id), flowMinutesIn(flow), typeof appVersion === 'string' ? appVersion : undefined)
+
+/** The parts that stand in the documents of replicas, dead ones included. */
+async function partsInBeats(db: Db): Promise<FlowPart[]> {
+  const found = await protocolCollection(db, REPLICAS_COLLECTION)
+    .find({ 'flow.0': { $exists: true } }, { projection: { flow: 1, appVersion: 1 }, maxTimeMS: MOST_MS })
+    .toArray()
+  return found.flatMap(partsInBeat)
 }
-
-const beatsOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, REPLICAS_COLLECTION)
-
-const partsOfBeats = (beats: readonly Document[]): FlowPart[] =>
-  beats.flatMap(({ _id, flow, appVersion }) =>
-    partsOf(String(_id), flowMinutesIn(flow), typeof appVersion === 'string' ? appVersion : undefined),
-  )
-
-/** The most documents of replicas that are copied together: each may hold twelve thousand rows. */
-const BEATS_AT_ONCE = 50
 
 /** Copies what replicas have sent with their beats, and removes what is too old. Doing it again, or by two at once, changes nothing. */
 export async function copyFlows(db: Db, now: Date): Promise<{ readonly copied: number; readonly removed: number }> {
-  const reading = { projection: { flow: 1, appVersion: 1 }, limit: BEATS_AT_ONCE, maxTimeMS: MOST_MS } as const
-  let [copied, after] = [0, '']
-  let some: Document[]
-  do {
-    const next = { 'flow.0': { $exists: true }, _id: { $gt: after } }
-    some = await beatsOf(db).find(next, reading).sort({ _id: 1 }).toArray()
-    copied += await storeFlows(db, partsOfBeats(some), now)
-    after = some.at(-1)?.['_id']
-  } while (some.length === BEATS_AT_ONCE)
+  const copied = await storeFlows(db, await partsInBeats(db), now)
   const olderThan = (unit: FlowUnit, ms: number) => ({
     _id: { $gte: prefixOf(unit), $lt: flowId(unit, new Date(now.getTime() - ms), '') },
   })

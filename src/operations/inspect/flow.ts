@@ -24,7 +24,6 @@ const MOST = { minute: 24 * 60, hour: 30 * 24 } as const
 const DEFAULT_MINUTES = 60
 const MOST_MS = 5_000
 const UNAUTHORIZED = 13
-const MOST_MS = 5_000
 
 export interface FlowRequest {
   readonly lifecycle: string
@@ -121,7 +120,7 @@ export async function readFlows(
   const last = beginOf(unit, now).getTime()
   const begins = Array.from({ length: count }, (_, i) => new Date(last - (count - 1 - i) * ms))
   const overMinutes = Math.max((now.getTime() - begins[0]!.getTime()) / 60_000, 1)
-  const sumsOf = await sumsBy(db, { lifecycles, unit, begins, parts: beats.flatMap(partsInBeat) })
+  const sumsOf = await sumsBy(db, { lifecycles, unit, begins, parts: beats?.flatMap(partsInBeat) ?? [] })
   return lifecycles.map((lifecycle) => {
     const byBegin = sumsOf(lifecycle)
     const sums = begins.map((begin) => byBegin.get(begin.getTime()) ?? addUp([]))
@@ -133,50 +132,23 @@ export async function readFlows(
       moves: [...all.moves].sort((a, b) => b.n - a.n),
       phases: phasesOf(all, overMinutes),
       causes: causesOf(all, sums),
-      uncounted: beats.filter((beat) => isUncounted(beat, lifecycle)).map(({ _id }) => String(_id)),
+      uncounted: beats?.filter((beat) => isUncounted(beat, lifecycle)).map(({ _id }) => String(_id)) ?? null,
     }
   })
 }
 
 async function serverTime(db: Db): Promise<Date> {
   const pipeline = [{ $limit: 1 }, { $project: { _id: 0, now: '$$NOW' } }]
-  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline, { maxTimeMS: MOST_MS }).toArray()
+  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline).toArray()
   // Without any lifecycle nothing was ever counted.
   return row?.['now'] ?? systemClock.now()
 }
 
-/** The parts that stand in the replicas' documents: not all of them are copied yet. Without rights on them none are known. */
-async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; uncounted: string[] | null }> {
-  try {
-    const isLive = {
-      $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
-    }
-    const pipeline = [
-      {
-        $match: {
-          'lifecycles.name': lifecycle,
-          everyMs: { $type: 'number' },
-          seenAt: { $type: 'date' },
-          $expr: isLive,
-        },
-      },
-      { $project: { lifecycles: 1 } },
-    ]
-    const [parts, live] = await Promise.all([
-      partsInBeats(db, lifecycle),
-      db
-        .collection<Document & { _id: string }>(REPLICAS_COLLECTION)
-        .aggregate(pipeline, { maxTimeMS: MOST_MS })
-        .toArray(),
-    ])
-    // The versions that count also say which graph they run.
-    const counts = ({ lifecycles }: Document) =>
-      Array.isArray(lifecycles) && lifecycles.some((one) => one?.name === lifecycle && typeof one.graph === 'string')
-    const uncounted = live.filter((one) => !counts(one)).map(({ _id }) => String(_id))
-    return { parts, uncounted }
-  } catch (error) {
-    if (!isServerError(error, UNAUTHORIZED)) throw error
-    return { parts: [], uncounted: null }
+/** The documents of replicas, with the parts that may not be copied yet. Undefined: this user has no right on them. */
+async function beatsOf(db: Db, lifecycles: readonly string[]): Promise<Document[] | undefined> {
+  const isSound = { $and: [{ $isNumber: '$everyMs' }, { $eq: [{ $type: '$seenAt' }, 'date'] }] }
+  const isRecent = {
+    $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
   }
   const among = { $in: [...lifecycles] }
   const pipeline = [
@@ -194,7 +166,7 @@ async function beatsOf(db: Db, lifecycle: string): Promise<{ parts: FlowPart[]; 
     .toArray()
     .catch((error: unknown) => {
       if (!isServerError(error, UNAUTHORIZED)) throw error
-      return []
+      return undefined
     })
 }
 
