@@ -52,6 +52,7 @@ describe('the CLI on documents that others have broken', () => {
 
   test.each(Object.keys(broken))('%s', async (name) => {
     const document = Object.assign({ _id: 'bad', phase: 'Creating' }, { ...broken[name] })
+    await things().createIndex({ phase: 1, lockedAt: 1, updatedAt: 1 }) // as a replica would
     await things().insertOne(document)
     await things().insertOne({ _id: 'good', phase: 'Creating' })
 

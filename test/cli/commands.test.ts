@@ -66,6 +66,7 @@ describe('the commands on documents', () => {
 
   test('list: counts by phase, then documents with what they do, filtered and limited', async () => {
     expect((await run(['list'])).out).toBe('no documents of thing yet; add one: phaselock add thing\n')
+    await things().createIndex({ phase: 1, lockedAt: 1, updatedAt: 1 }) // as a replica would
     await things().insertMany([
       { _id: 'a', phase: 'Creating' },
       { _id: 'b', phase: 'Creating', ...ASLEEP },

@@ -2,6 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { checkDatabase, showDocument } from '../../src/operations/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
+import { takeCensuses } from '../support/census.js'
 import { useDatabase } from '../support/database.js'
 import { dueSchedule, dueSince, useSchedulers } from './support.js'
 
@@ -78,9 +79,7 @@ describe('a task that no replica knows', () => {
     await database.db
       .collection('runs')
       .updateMany({}, [{ $set: { createdAt: { $subtract: ['$createdAt', 200_000] } } }])
-    const duties = database.db.collection<{ _id: string }>('phaselock.duties')
-    await duties.updateMany({ _id: /^census of / }, { $set: { begunAt: new Date(0) } })
-    await (one.replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
+    await takeCensuses(database.db, one.replica)
     const { registry } = replicaMetrics({
       db: database.db,
       lifecycles: one.schedules.lifecycles,

@@ -2,6 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import { LockProviderUnavailable, mongoLockProvider } from '../../src/locks/index.js'
 import { type ReplicaMetrics, replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from '../schedules/support.js'
+import { takeCensuses } from '../support/census.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { amidRebuild } from '../support/index-rebuild.js'
 import { gate } from '../support/thing.js'
@@ -153,6 +154,7 @@ describe('the metrics of schedules', () => {
         { schedule: 's' },
         { $set: { phase: 'Queued', task: 'gone', outcome: null, lockedAt: new Date(0), updatedAt: new Date(0) } },
       )
+    await takeCensuses(db, one.replica)
     const due = (lifecycle: string, phase: string) =>
       sample(metrics, `phaselock_oldest_due_seconds{lifecycle="${lifecycle}",phase="${phase}"}`)
     expect(await due('schedules', 'Active')).toBeGreaterThan(0)
@@ -225,6 +227,7 @@ describe('the metrics of schedules', () => {
     const failed = 'phaselock_lock_commands_failed_total{lock="scheduler_lock",action="unlock"}'
     expect(await sample(metrics, failed)).toBe(1)
     expect(await sample(metrics, ended('work', 'Completed', 'done'))).toBe(1)
+    await takeCensuses(db, one.replica)
     expect(await sample(metrics, 'phaselock_documents_due{lifecycle="schedules",phase="Active"}')).toBe(0)
     expect(ends).toEqual(['done'])
   })

@@ -2,6 +2,7 @@ import { afterEach, expect } from '@jest/globals'
 import type { Db } from 'mongodb'
 import { type Replica, type ReplicaOptions, type RunnableLifecycle, silentLogger } from '../../../src/index.js'
 import { type ReplicaMetrics, replicaMetrics } from '../../../src/telemetry/index.js'
+import { takeCensuses } from '../../support/census.js'
 import { replicaOf } from '../../support/thing.js'
 import { Scrapes } from './prometheus.js'
 
@@ -41,14 +42,10 @@ export function useWatched(): (db: Db, lifecycle: RunnableLifecycle, more?: Part
     metrics.watch(replica)
     replicas.push(replica)
     const scrapes = new Scrapes()
-    const { duties } = replica as never as { duties: { runAll(): Promise<void> } }
     /** A replica takes a census each few seconds while metrics are scraped; here more time passes between two scrapes. */
     async function takeCensus() {
       if (replica.status().notReady.length > 0) return
-      await db
-        .collection('phaselock.duties')
-        .updateMany({ _id: /^census of / as never }, { $set: { begunAt: new Date(0) } })
-      await duties.runAll()
+      await takeCensuses(db, replica)
     }
     return {
       replica,
