@@ -59,7 +59,10 @@ describe('the CLI on documents that others have broken', () => {
     const all = await run('list', 'thing')
     expect(all).toMatchObject({ code: 0, err: '' })
     expect(all.out).toMatch(/^good +Creating +- +due$/m)
-    expect(all.out).toMatch(/^bad /m)
+    // The index has several entries of an array, so that no page could end with it.
+    expect(all.out).toMatch(
+      name === 'an array as its phase' ? /^\(left out: documents of thing whose phase/m : /^bad /m,
+    )
     const counts = await run('list')
     expect(counts).toMatchObject({ code: 0, err: '' })
     expect(counts.out).toMatch(/^thing +Creating +[12] /m)

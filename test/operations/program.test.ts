@@ -139,10 +139,11 @@ describe('operations that a program begins', () => {
         by: 'ana',
         reason: 'p7 is broken',
       } as const
-      const { count, examples } = await operations.preview(request)
+      const { count, examples, radius } = await operations.preview(request)
       const { _id } = await operations.begin(request)
       time.mockRestore()
       expect([count, examples.map(({ document }) => document['_id'])]).toEqual([2, ['a', 'b']])
+      expect(radius.done).toEqual({ n: 2 })
       expect(await db.collection('phaselock.doorbell').countDocuments({ lifecycles: OPERATION_LIFECYCLE })).toBe(
         expected,
       )
