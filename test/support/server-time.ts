@@ -12,13 +12,15 @@ import { OP_MSG_BODY_AT, type WireMessage } from './wire-messages.js'
 const READS_NOW = new Set(['find', 'update', 'findAndModify', 'delete', 'aggregate'])
 /** How replies begin that tell the server's time: `hello` and `serverStatus`. */
 const TELLS_TIME = new Set(['helloOk', 'isWritablePrimary', 'ismaster', 'topologyVersion', 'host'])
+const MERGE = Buffer.from('\x03$merge\0', 'latin1')
 const LOCAL_TIME = Buffer.from('\tlocalTime\0', 'latin1')
 
 /** A command's bytes with `$$NOW` fixed; of any other message its own. All else of it stays as it was, byte for byte. */
 export function stamped(command: WireMessage, now: Date): Buffer {
   if (!READS_NOW.has(command.name)) return command.bytes
   const runtimeConstants = { localNow: now, clusterTime: new Timestamp({ t: Math.floor(now.getTime() / 1_000), i: 1 }) }
-  // In an aggregate only a router may say it.
+  // In an aggregate only a router may say it, and one that writes would then need more of a router: it keeps the server's own time.
+  if (command.name === 'aggregate' && command.bytes.includes(MERGE)) return command.bytes
   const fields = command.name === 'aggregate' ? { runtimeConstants, fromRouter: true } : { runtimeConstants }
   return withFields(command.bytes, fields)
 }
