@@ -11,6 +11,7 @@ import { batchesOf, DEFAULT_WATCH } from './trial-request.js'
 
 /** How long documents take to get through one limit of their phase. */
 export interface LimitTime {
+  /** The name of the limit. */
   readonly limit: string
   /** In ms; null: unknown, or they wait until a person changes it. */
   readonly ms: number | null
@@ -20,10 +21,13 @@ export interface LimitTime {
 
 /** What runs after the operation, in one phase. */
 export interface PhaseTime {
+  /** The phase whose steps run. */
   readonly phase: string
+  /** The number of documents that become due in it. */
   readonly documents: Count
   /** The time in ms in which as many have left the phase in the last hour; null: none have, or it isn't known. */
   readonly flowMs: number | null
+  /** The limits of the phase. */
   readonly limits: readonly LimitTime[]
 }
 

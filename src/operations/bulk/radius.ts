@@ -26,6 +26,7 @@ export type { LimitTime, PhaseTime, RadiusTime } from './radius-time.js'
 export interface LeftAlone {
   /** In the words in which the operation itself says it. */
   readonly reason: string
+  /** The number of documents that it leaves alone for this reason. */
   readonly documents: Count
   /** A few of their `_id`s. */
   readonly examples: readonly unknown[]
@@ -33,10 +34,13 @@ export interface LeftAlone {
 
 /** Documents that match an operation's selection, and have all of this in common. */
 export interface RadiusGroup {
+  /** The phase that they are in. */
   readonly phase: string
+  /** The condition that they are in, as `phaselock list` shows it. */
   readonly condition: ConditionKind
   /** The cause that they fail or are parked for; null: they have no trouble. */
   readonly cause: { readonly id: string; readonly text: string } | null
+  /** The number of these documents. */
   readonly documents: Count
   /** Those of them that it would act on. */
   readonly done: Count
@@ -44,9 +48,11 @@ export interface RadiusGroup {
 
 /** Children of one lifecycle that haven't ended, of documents that an operation would act on. */
 export interface OpenChildren {
+  /** The lifecycle of the children. */
   readonly lifecycle: string
   /** The documents that have any. */
   readonly parents: Count
+  /** The number of these children. */
   readonly children: Count
 }
 
@@ -59,6 +65,7 @@ export interface BlastRadius {
   readonly looked: number
   /** The number of documents that the sample was taken of, in the order of an index; null: all were looked at. */
   readonly sampledOf: number | null
+  /** The number of documents that it would change. */
   readonly done: Count
   /** Those that need no change. */
   readonly unchanged: Count
@@ -66,9 +73,11 @@ export interface BlastRadius {
   readonly leftAlone: readonly LeftAlone[]
   /** Most first. */
   readonly groups: readonly RadiusGroup[]
+  /** The open children of documents that it would act on, by lifecycle. */
   readonly openChildren: readonly OpenChildren[]
   /** Lifecycles of children that this program doesn't know: whether they are open is unknown. */
   readonly unknownChildren: readonly string[]
+  /** How long it takes, and what it sets off. */
   readonly time: RadiusTime
 }
 
