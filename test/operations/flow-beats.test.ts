@@ -1,11 +1,11 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { BSON, type Document, MongoClient } from 'mongodb'
 import { copyFlows, FLOWS_COLLECTION, REPLICAS_COLLECTION } from '../../src/lock/index.js'
-import { readFlow } from '../../src/operations/index.js'
+import { listReplicas, readFlow } from '../../src/operations/index.js'
 import { clientAt } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { replicaOf, ShiftedClock, things, thingWith } from '../support/thing.js'
+import { replicaOf, ShiftedClock, thing, things, thingWith } from '../support/thing.js'
 
 describe('the flow in beats', () => {
   const database = useDatabase()
@@ -51,5 +51,52 @@ describe('the flow in beats', () => {
     expect((await beats().findOne())?.['flow'] ?? flow).toEqual(flow)
     await client.close()
     await proxy.stop()
+  })
+
+  const minuteWith = (...names: string[]) => ({
+    ...{ seq: 1, at: new Date(Math.floor(Date.now() / 60_000) * 60_000) },
+    lifecycles: names.map((name) => ({ name, moves: [{ from: 'A', to: 'B', outcome: 'moveTo', n: 1 }] })),
+  })
+
+  test('whoever looks reads only the rows of one lifecycle, and of the list of replicas none', async () => {
+    const flow = [minuteWith('thing', 'other'), { ...minuteWith('other'), seq: 2 }, 5, { seq: 3, lifecycles: 'x' }]
+    const lifecycles = [{ name: 'thing', phases: ['Creating'], graph: 'a' }]
+    await beats().insertOne({ _id: 'r~1', seenAt: new Date(), everyMs: 10_000, lifecycles, flow })
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    const replies: string[] = []
+    const limits: unknown[] = []
+    client.on('commandStarted', ({ commandName, command }) => {
+      if (commandName === 'aggregate' && command['aggregate'] === REPLICAS_COLLECTION) limits.push(command['maxTimeMS'])
+    })
+    client.on('commandSucceeded', ({ reply }) => replies.push(BSON.EJSON.stringify(reply)))
+    try {
+      const db = client.db(database.db.databaseName)
+      expect((await readFlow(db, { lifecycle: 'thing', minutes: 5 })).moves).toMatchObject([{ n: 1 }])
+      expect(replies.join()).not.toContain('other')
+      replies.length = 0
+      expect((await listReplicas({ db, models: [thing.model] } as never)).replicas).toMatchObject([{ name: 'r~1' }])
+      expect(replies.join()).not.toContain('moveTo')
+      expect(limits).not.toContain(undefined)
+    } finally {
+      await client.close()
+    }
+  })
+
+  test('the flow of many replicas is copied by some at a time', async () => {
+    await beats().insertMany(Array.from({ length: 120 }, (_, i) => ({ _id: `r~${i}`, flow: [minuteWith('thing')] })))
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    let most = 0
+    client.on('commandSucceeded', ({ reply }) => {
+      const { ns, firstBatch = [] } = (reply as Document)['cursor'] ?? {}
+      if (ns?.endsWith(REPLICAS_COLLECTION)) most = Math.max(most, firstBatch.length)
+    })
+    try {
+      const db = client.db(database.db.databaseName)
+      expect(await copyFlows(db, new Date())).toEqual({ copied: 120, removed: 0 })
+      expect(most).toBe(50)
+      expect((await readFlow(database.db, { lifecycle: 'thing', minutes: 5 })).moves).toMatchObject([{ n: 120 }])
+    } finally {
+      await client.close()
+    }
   })
 })

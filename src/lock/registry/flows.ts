@@ -64,17 +64,21 @@ export const partsOf = (replica: string, minutes: readonly FlowMinute[], appVers
 export const partsInBeat = ({ _id, flow, appVersion }: Document): FlowPart[] =>
   partsOf(String(_id), flowMinutesIn(flow), typeof appVersion === 'string' ? appVersion : undefined)
 
-/** The parts that stand in the documents of replicas, dead ones included. */
-async function partsInBeats(db: Db): Promise<FlowPart[]> {
-  const found = await protocolCollection(db, REPLICAS_COLLECTION)
-    .find({ 'flow.0': { $exists: true } }, { projection: { flow: 1, appVersion: 1 }, maxTimeMS: MOST_MS })
-    .toArray()
-  return found.flatMap(partsInBeat)
-}
+/** The most documents of replicas that are copied together, dead ones included: each may hold twelve thousand rows. */
+const BEATS_AT_ONCE = 50
 
 /** Copies what replicas have sent with their beats, and removes what is too old. Doing it again, or by two at once, changes nothing. */
 export async function copyFlows(db: Db, now: Date): Promise<{ readonly copied: number; readonly removed: number }> {
-  const copied = await storeFlows(db, await partsInBeats(db), now)
+  const beats: Collection<Document & { _id: string }> = protocolCollection(db, REPLICAS_COLLECTION)
+  const reading = { projection: { flow: 1, appVersion: 1 }, limit: BEATS_AT_ONCE, maxTimeMS: MOST_MS } as const
+  let [copied, after] = [0, '']
+  let some: Document[]
+  do {
+    const next = { 'flow.0': { $exists: true }, _id: { $gt: after } }
+    some = await beats.find(next, reading).sort({ _id: 1 }).toArray()
+    copied += await storeFlows(db, some.flatMap(partsInBeat), now)
+    after = some.at(-1)?.['_id']
+  } while (some.length === BEATS_AT_ONCE)
   const olderThan = (unit: FlowUnit, ms: number) => ({
     _id: { $gte: prefixOf(unit), $lt: flowId(unit, new Date(now.getTime() - ms), '') },
   })

@@ -2,6 +2,7 @@ import type { Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
 import {
   addUp,
+  arrayAt,
   beginOf,
   type FlowMove,
   type FlowPart,
@@ -10,6 +11,7 @@ import {
   flowId,
   flowUnitMs,
   LIFECYCLES_COLLECTION,
+  literal,
   MISSED_BEATS,
   MOST_VERSIONS,
   newOf,
@@ -139,23 +141,32 @@ export async function readFlows(
 
 async function serverTime(db: Db): Promise<Date> {
   const pipeline = [{ $limit: 1 }, { $project: { _id: 0, now: '$$NOW' } }]
-  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline).toArray()
+  const [row] = await db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline, { maxTimeMS: MOST_MS }).toArray()
   // Without any lifecycle nothing was ever counted.
   return row?.['now'] ?? systemClock.now()
 }
 
-/** The documents of replicas, with the parts that may not be copied yet. Undefined: this user has no right on them. */
+/** The documents of replicas, with the parts of these lifecycles that may not be copied yet: nothing of others is sent. Undefined: this user has no right on them. */
 async function beatsOf(db: Db, lifecycles: readonly string[]): Promise<Document[] | undefined> {
   const isSound = { $and: [{ $isNumber: '$everyMs' }, { $eq: [{ $type: '$seenAt' }, 'date'] }] }
   const isRecent = {
     $lte: [{ $abs: { $subtract: ['$$NOW', '$seenAt'] } }, { $multiply: ['$everyMs', MISSED_BEATS] }],
   }
   const among = { $in: [...lifecycles] }
+  const own = {
+    $filter: {
+      input: arrayAt('$$minute.lifecycles'),
+      as: 'one',
+      cond: { $in: ['$$one.name', literal([...lifecycles])] },
+    },
+  }
+  const minute = { seq: '$$minute.seq', at: '$$minute.at', lifecycles: own }
+  const flow = { $map: { input: arrayAt('$flow'), as: 'minute', in: minute } }
   const pipeline = [
     { $match: { $or: [{ 'flow.lifecycles.name': among }, { 'lifecycles.name': among }] } },
     {
       $project: {
-        ...{ 'lifecycles.name': 1, 'lifecycles.graph': 1, flow: 1, appVersion: 1 },
+        ...{ 'lifecycles.name': 1, 'lifecycles.graph': 1, flow, appVersion: 1 },
         isLive: { $cond: [isSound, isRecent, false] },
       },
     },
