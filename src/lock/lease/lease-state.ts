@@ -224,14 +224,3 @@ export function dueSince(document: Document, terms: LeaseTerms, now: Date): Date
     (date): date is Date => date instanceof Date && isValid(date) && date <= now,
   )
 }
-
-/** The same as an expression, for a document that is due; null: it is undated. */
-export function dueSinceExpression(terms: Terms, now: Date): Document {
-  const isSleep = { $and: [isDate('$lockedAt'), { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }] }
-  const isPast = (date: unknown) => ({ $and: [isDate(date as string), { $lte: [date, now] }] })
-  const ofId = { $cond: [{ $eq: [{ $type: '$_id' }, 'objectId'] }, { $toDate: '$_id' }, null] }
-  const dates: unknown[] = ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since'), '$createdAt', ofId]
-  const branches = dates.map((then) => ({ case: isPast(then), then }))
-  const written = { $switch: { branches, default: null } }
-  return { $cond: [isSleep, { $add: ['$lockedAt', terms.lockTimeoutMs] }, written] }
-}

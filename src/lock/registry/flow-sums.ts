@@ -60,8 +60,6 @@ export const REMOVED = 'removed'
 /** 2^47 ms are 4,000 years. */
 const MOST_POWERS = 48
 
-export const NO_FLOW: FlowSums = { moves: [], causes: [], times: [] }
-
 /** The power of two below a time. */
 export const powerOf = (ms: number): number => (ms < 1 ? 0 : Math.min(Math.floor(Math.log2(ms)), MOST_POWERS - 1))
 
