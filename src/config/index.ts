@@ -1,5 +1,5 @@
 export { appVersion } from './app-version.js'
-export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
+export { MissingPackage, requirePackages } from './missing-package.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { packageVersion } from './package-version.js'
 export { type Flags, InvalidSettings, readSettings, settingsIn, withoutEffect } from './read-settings.js'

@@ -2,17 +2,6 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
-/** The packages that the web server needs. */
-export const HTTP_PACKAGES: readonly string[] = [
-  '@nestjs/common',
-  '@nestjs/core',
-  '@nestjs/platform-express',
-  '@nestjs/terminus',
-  'prom-client',
-  'reflect-metadata',
-  'rxjs',
-]
-
 /** Packages that are loaded only on demand, and aren't installed. */
 export class MissingPackage extends Error {
   override readonly name = 'MissingPackage'

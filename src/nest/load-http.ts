@@ -1,4 +1,15 @@
-import { HTTP_PACKAGES, requirePackages } from '../config/index.js'
+import { requirePackages } from '../config/index.js'
+
+/** The packages that the module with `/livez`, `/readyz` and `/metrics` needs. */
+const HTTP_PACKAGES: readonly string[] = [
+  '@nestjs/common',
+  '@nestjs/core',
+  '@nestjs/platform-express',
+  '@nestjs/terminus',
+  'prom-client',
+  'reflect-metadata',
+  'rxjs',
+]
 
 /**
  * Loads the Nest module with `/livez`, `/readyz` and `/metrics`. Only this call loads it, terminus and the web server.

@@ -58,7 +58,15 @@ describe('an operation that acts on a few first', () => {
       const set = { fence: 1, lockedBy: null, ...fields }
       await w.things.updateMany({ _id: { $in: ids } }, [{ $set: set }, entry(outcome, 'api~5f3a9c#8.1')] as never)
     }
-    return { w, _id, acted, look, record }
+    /** A worker that stands still once it has acted on three documents. */
+    const stalled = async () => {
+      const { wait, open } = gate()
+      const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
+      const late = killed.runOnce()
+      await eventually(async () => expect(await acted()).toBe(3))
+      return { open, killed, late }
+    }
+    return { w, _id, acted, look, record, stalled }
   }
 
   test('goes on with tenfold once all of them have recorded an outcome, and none fails again', async () => {
@@ -155,11 +163,8 @@ describe('an operation that acts on a few first', () => {
   })
 
   test('killed within the first ones, and worked on by two replicas, it acts on no other before these have an outcome', async () => {
-    const { w, _id, acted, look, record } = await world(100)
-    const { wait, open } = gate()
-    const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
-    const late = killed.runOnce()
-    await eventually(async () => expect(await acted()).toBe(3))
+    const { w, _id, acted, look, record, stalled } = await world(100)
+    const { open, killed, late } = await stalled()
     await backDate(database.db.collection('phaselock.operations'), 60_000)
     const two = [w.worker(), w.worker()]
     await Promise.all(two.map((one) => one.runOnce()))
@@ -184,11 +189,8 @@ describe('an operation that acts on a few first', () => {
   })
 
   test('killed within the first ones: it leaves those alone of which another step has run since, and tells them from its own', async () => {
-    const { w, _id, acted, look } = await world(100)
-    const { wait, open } = gate()
-    const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
-    const late = killed.runOnce()
-    await eventually(async () => expect(await acted()).toBe(3))
+    const { w, _id, look, stalled } = await world(100)
+    const { open, killed, late } = await stalled()
     await w.things.updateOne({ _id: 'd00003' }, [{ $set: { fence: 5 } }, entry('park', 'api~5f3a9c#8.1')])
     await backDate(database.db.collection('phaselock.operations'), 60_000)
     await look()
@@ -199,11 +201,8 @@ describe('an operation that acts on a few first', () => {
   })
 
   test('killed within the first ones, of which some are gone since: those count too, and the first batch is no larger', async () => {
-    const { w, _id, acted, look } = await world(100)
-    const { wait, open } = gate()
-    const killed = w.worker(w.writingThings((count) => (count >= 3 ? wait : undefined)))
-    const late = killed.runOnce()
-    await eventually(async () => expect(await acted()).toBe(3))
+    const { w, _id, acted, look, stalled } = await world(100)
+    const { open, killed, late } = await stalled()
     await w.things.deleteMany({ 'progress.operations': _id })
     await backDate(database.db.collection('phaselock.operations'), 60_000)
     expect(await look()).toMatchObject({ problem: expect.stringContaining('2 have recorded nothing yet') })

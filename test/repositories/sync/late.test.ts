@@ -33,19 +33,24 @@ function paused(atBatch: number) {
   /** Ends the lease of the first one. */
   const expire = () =>
     syncs().updateMany({ lockedBy: { $exists: true } } as object, { $set: { lockedAt: new Date(0) } as object })
-  return { store, first, second, began, go, expire, model }
+  /** Begins the sync's steps on the first one; resolves when it has stopped in the model, with the promise of their end. */
+  const stalled = async () => {
+    const running = (async () => {
+      for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
+    })()
+    await Promise.race([began.wait, running])
+    return { running }
+  }
+  return { store, first, second, go, stalled, expire, model }
 }
 
 test('a replica that was paused past its lease: another one goes on at its batch, and its late writes change nothing', async () => {
-  const { store, first, second, began, go, expire } = paused(2)
+  const { store, first, second, go, stalled, expire } = paused(2)
   const files = filesOf('text')
   first.origin.commit(files)
   await first.repos.create('r', { url: 'https://git.example/a', collection: 'code' })
   // The first sync begins after some ticks, which the paused step doesn't let end.
-  const running = (async () => {
-    for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
-  })()
-  await began.wait
+  const { running } = await stalled()
   expect(await syncs().findOne({})).toMatchObject({ next: 1, toIndex: 3 })
   expect((await first.repos.show('r')).text).toMatch(/^syncing 200 of 450 files for \d+ s by /)
   await expire()
@@ -63,17 +68,14 @@ test('a replica that was paused past its lease: another one goes on at its batch
 })
 
 test('what a paused replica adds anew after a later commit was synced, the next Checking removes', async () => {
-  const { store, first, second, began, go, expire } = paused(2)
+  const { store, first, second, go, stalled, expire } = paused(2)
   first.origin.commit(filesOf('old', 10))
   await created(first)
   const middle = filesOf('middle', 10)
   first.origin.commit(middle)
   await first.repos.sync('r')
-  const running = (async () => {
-    for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
-  })()
   // The second call of the model: that of the commit in the middle.
-  await Promise.race([began.wait, running])
+  const { running } = await stalled()
   await expire()
   await settled(second, 'r')
   const files = { ...filesOf('new', 5), more: 'more\n' }
@@ -90,15 +92,12 @@ test('what a paused replica adds anew after a later commit was synced, the next 
 })
 
 test('points and records of files that are gone, written by a replica that was paused, do not pass as in sync', async () => {
-  const { store, first, second, began, go, expire } = paused(2)
+  const { store, first, second, go, stalled, expire } = paused(2)
   first.origin.commit(filesOf('old', 3))
   await created(first)
   first.origin.commit({ ...filesOf('old', 3), late1: 'late 1\n', late2: 'late 2\n' })
   await first.repos.sync('r')
-  const running = (async () => {
-    for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
-  })()
-  await Promise.race([began.wait, running])
+  const { running } = await stalled()
   await expire()
   await settled(second, 'r')
   first.origin.commit(filesOf('old', 3))
@@ -119,16 +118,13 @@ test.each([
 ])(
   'a late batch of a commit that was force-pushed away, for files that a later sync found unchanged, does not pass as in sync: %s',
   async (_, ends) => {
-    const { store, first, second, began, go, expire } = paused(2)
+    const { store, first, second, go, stalled, expire } = paused(2)
     const files = filesOf('good', 5)
     first.origin.commit(files)
     await created(first)
     first.origin.commit(filesOf('bad', 5))
     await first.repos.sync('r')
-    const running = (async () => {
-      for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
-    })()
-    await Promise.race([began.wait, running])
+    const { running } = await stalled()
     await second.repos.cancel('r')
     await expire()
     expect(await settled(second, 'r')).toMatchObject({ status: 'failed' })
@@ -151,16 +147,13 @@ test.each([
 )
 
 test('a late batch that comes while a later sync works: that sync finds it by itself', async () => {
-  const { store, first, second, began, go, expire } = paused(2)
+  const { store, first, second, go, stalled, expire } = paused(2)
   const files = filesOf('good', 5)
   first.origin.commit(files)
   await created(first)
   first.origin.commit(filesOf('bad', 5))
   await first.repos.sync('r')
-  const running = (async () => {
-    for (let i = 0; i < 5; i += 1) await first.replica.runOnce()
-  })()
-  await Promise.race([began.wait, running])
+  const { running } = await stalled()
   await second.repos.cancel('r')
   await expire()
   await settled(second, 'r')

@@ -47,16 +47,22 @@ async function cancelledInTheMiddle(phase: 'Listing' | 'Indexing') {
   return { one, former }
 }
 
-test('a sync that was cancelled, and is unparked after another one has begun, writes nothing and ends as Failed', async () => {
-  const { one, former } = await cancelledInTheMiddle('Indexing')
-  const files = filesOf('latter')
-  one.origin.commit(files)
+/** Begins a sync of what was committed, which waits at its second batch. */
+async function syncToSecondBatch(one: ReturnType<typeof world>): Promise<string> {
   let batches = 0
   one.origin.before = (call) => {
     if (call === 'blobs' && ++batches === 2) throw new Unavailable('away')
   }
-  const latter = await one.repos.sync('r')
+  const sync = await one.repos.sync('r')
   for (let i = 0; i < 9 && batches < 2; i += 1) await one.replica.runOnce()
+  return sync
+}
+
+test('a sync that was cancelled, and is unparked after another one has begun, writes nothing and ends as Failed', async () => {
+  const { one, former } = await cancelledInTheMiddle('Indexing')
+  const files = filesOf('latter')
+  one.origin.commit(files)
+  const latter = await syncToSecondBatch(one)
   one.origin.calls = []
   await syncOwner().unpark(former)
   for (let i = 0; i < 9 && (await syncs().findOne({ _id: former, phase: 'Failed' } as object)) === null; i += 1)
@@ -73,12 +79,7 @@ test('a sync that was cancelled before it had begun, and is unparked while anoth
   const { one, former } = await cancelledInTheMiddle('Listing')
   const files = filesOf('latter')
   one.origin.commit(files)
-  let batches = 0
-  one.origin.before = (call) => {
-    if (call === 'blobs' && ++batches === 2) throw new Unavailable('away')
-  }
-  const latter = await one.repos.sync('r')
-  for (let i = 0; i < 9 && batches < 2; i += 1) await one.replica.runOnce()
+  const latter = await syncToSecondBatch(one)
   await syncOwner().unpark(former)
   await settled(one, 'r', latter)
   for (
